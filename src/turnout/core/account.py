@@ -1,0 +1,191 @@
+"""What a run came to: answers, latency, attainment, and dollars, counted from events and actions alone.
+
+Fed with a live log, a replay or a simulation, so all three are counted by the same rules. A request counts as met
+only if its answer left by its deadline: a reject, a loss and a late answer are misses alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from turnout.core import events as ev
+from turnout.core.cost import Usage, bill_usd, effective_usd_per_million
+from turnout.core.events import Action, Event
+from turnout.core.latency import quantile
+
+
+class PoolSummary(Struct, frozen=True, kw_only=True):
+    """One pool over the run. `utilisation` is busy seconds / up seconds of its replicas."""
+
+    pool: str
+    batches: int
+    items: int
+    busy_s: float
+    up_s: float
+    utilisation: float
+    bill_usd: float
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """The whole run. Latencies are of answered requests; all shares are fractions.
+
+    `coverage_p99` is the share of batches that took at most the p99 predicted for them when they were dispatched.
+    `usd_per_million_met` is the effective cost: the bill of all pools, idle time included, per million requests that
+    met their deadline.
+    """
+
+    requests: int
+    replies: int
+    rejects: dict[str, int]
+    met: int
+    attainment: float
+    duration_s: float
+    latency_mean_s: float | None
+    latency_p50_s: float | None
+    latency_p99_s: float | None
+    batches: int
+    mean_batch_items: float
+    retried_batches: int
+    coverage_p99: float | None
+    pools: tuple[PoolSummary, ...]
+    bill_usd: float
+    usd_per_million_met: float | None
+
+
+class _Tally(Struct):
+    """Running counts of one pool."""
+
+    batches: int = 0
+    items: int = 0
+    busy_s: float = 0.0
+
+
+class Account:
+    """Counts a run as it happens; `summary` may be asked for at any moment."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self._config: ev.Configured | None = None
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._open: dict[int, ev.Arrived] = {}
+        self._flying: dict[int, tuple[ev.Dispatch, str]] = {}
+        self._pool_of: dict[str, str] = {}
+        self._up_since: dict[str, float] = {}
+        self._up_s: dict[str, list[float]] = {}
+        self._tallies: dict[str, _Tally] = {}
+        self._latencies_s: list[float] = []
+        self._rejects: Counter[str] = Counter()
+        self._requests = self._met = self._covered = self._finished = self._retried = 0
+
+    def feed(self, event: Event, actions: Iterable[Action]) -> None:
+        """Count one event and what the router did on it."""
+        self._last_s = event.at_s
+        if isinstance(event, ev.Arrived):
+            self._open[event.rid] = event
+            self._requests += 1
+            if self._first_s is None:
+                self._first_s = event.at_s
+        elif isinstance(event, ev.Finished):
+            self._finish(event)
+        elif isinstance(event, ev.Failed):
+            self._retried += self._flying.pop(event.batch, None) is not None
+        elif isinstance(event, ev.ReplicaUp):
+            self._pool_of[event.replica] = event.pool
+            self._up_since.setdefault(event.replica, event.at_s)
+        elif isinstance(event, ev.ReplicaDown):
+            self._down(event)
+        elif isinstance(event, ev.Configured):
+            self._configure(event)
+        for action in actions:
+            self._act(action, event.at_s)
+
+    def _configure(self, event: ev.Configured) -> None:
+        """A later segment repeats what the counts have already, so only the first snapshot adds to them."""
+        fresh, self._config = self._config is None, event
+        if fresh and event.snapshot is not None:
+            for replica in event.snapshot["replicas"]:
+                if replica["up"]:
+                    self._pool_of[replica["name"]] = replica["pool"]
+                    self._up_since[replica["name"]] = event.at_s
+
+    def _down(self, event: ev.ReplicaDown) -> None:
+        since_s = self._up_since.pop(event.replica, None)
+        if since_s is not None:
+            self._up_s.setdefault(self._pool_of[event.replica], []).append(event.at_s - since_s)
+        lost = [batch for batch, (dispatch, _) in self._flying.items() if dispatch.replica == event.replica]
+        for batch in lost:
+            del self._flying[batch]
+        self._retried += len(lost)
+
+    def _finish(self, event: ev.Finished) -> None:
+        known = self._flying.pop(event.batch, None)
+        if known is None:
+            return
+        dispatch, pool = known
+        tally = self._tallies.setdefault(pool, _Tally())
+        tally.batches += 1
+        tally.items += sum(p.items for p in dispatch.parts)
+        tally.busy_s += event.service_s + event.transfer_s
+        self._finished += 1
+        self._covered += event.service_s + event.transfer_s <= dispatch.p99_s
+
+    def _act(self, action: Action, at_s: float) -> None:
+        if isinstance(action, ev.Dispatch):
+            self._flying[action.batch] = action, self._pool_of.get(action.replica, "")
+        elif isinstance(action, ev.Reply):
+            arrived = self._open.pop(action.rid, None)
+            if arrived is not None:
+                self._latencies_s.append(at_s - arrived.at_s)
+                self._met += at_s <= arrived.deadline_s
+        elif isinstance(action, ev.Reject):
+            self._open.pop(action.rid, None)
+            self._rejects[action.reason] += 1
+
+    def summary(self) -> Summary:
+        """The counts so far; machines that are still up are billed until the last event."""
+        ordered = sorted(self._latencies_s)
+        pools = self._pools()
+        total_usd = sum(p.bill_usd for p in pools)
+        batches = sum(p.batches for p in pools)
+        per_million = effective_usd_per_million([total_usd], self._met)
+        return Summary(
+            requests=self._requests,
+            replies=len(ordered),
+            rejects=dict(self._rejects),
+            met=self._met,
+            attainment=self._met / self._requests if self._requests else 0.0,
+            duration_s=self._last_s - (self._first_s or 0.0),
+            latency_mean_s=sum(ordered) / len(ordered) if ordered else None,
+            latency_p50_s=quantile(ordered, 0.5) if ordered else None,
+            latency_p99_s=quantile(ordered, 0.99) if ordered else None,
+            batches=batches,
+            mean_batch_items=sum(p.items for p in pools) / batches if batches else 0.0,
+            retried_batches=self._retried,
+            coverage_p99=self._covered / self._finished if self._finished else None,
+            pools=pools,
+            bill_usd=total_usd,
+            usd_per_million_met=per_million if self._met else None,
+        )
+
+    def _pools(self) -> tuple[PoolSummary, ...]:
+        rows = []
+        for spec in self._config.fleet.pools if self._config is not None else ():
+            still_up_s = [self._last_s - s for r, s in self._up_since.items() if self._pool_of[r] == spec.name]
+            up_s = [*self._up_s.get(spec.name, ()), *still_up_s]
+            tally = self._tallies.get(spec.name) or _Tally()
+            rows.append(
+                PoolSummary(
+                    pool=spec.name,
+                    batches=tally.batches,
+                    items=tally.items,
+                    busy_s=tally.busy_s,
+                    up_s=sum(up_s),
+                    utilisation=tally.busy_s / sum(up_s) if sum(up_s) > 0.0 else 0.0,
+                    bill_usd=bill_usd(spec.price, Usage(up_s=tuple(up_s), busy_s=tally.busy_s)),
+                )
+            )
+        return tuple(rows)

@@ -1,0 +1,28 @@
+"""Earliest predicted finish: whatever answers first by prediction, at any price. The usual baseline.
+
+It is what a queue-length or least-loaded router becomes once it knows how long work takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from numpy.random import Generator
+
+from turnout.core.policy import Choice, Policy, View
+from turnout.policies.batching import anywhere, finish, greedy
+
+
+class Params(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+def policy(params: Params) -> Policy:  # noqa: ARG001
+    """The policy; it keeps no state and draws no randomness."""
+    return _decide
+
+
+def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401, ARG001
+    return greedy(view, anywhere, finish), state
