@@ -24,10 +24,7 @@ def matching(view, state, rng):
     if not free:
         return [], state
     cost = np.array(
-        [
-            [max(r.free_s, view.now_s) + view.pools[r.pool].mean_s(w.model, w.items) for r in free]
-            for w in view.waiting
-        ]
+        [[max(r.free_s, view.now_s) + view.pools[r.pool].mean_s(w.model, w.items) for r in free] for w in view.waiting]
     )
     rows, columns = linear_sum_assignment(cost)
     return [
@@ -85,10 +82,12 @@ def drive(policy, config, *events):
 
 
 def up(*names):
+    """These replicas come up at second 0."""
     return [ev.ReplicaUp(at_s=0.0, replica=name, pool=name.rsplit("-", 1)[0]) for name in names]
 
 
 def of(kind, actions):
+    """The actions of one kind."""
     return [a for a in actions if isinstance(a, kind)]
 
 
@@ -96,7 +95,12 @@ def test_matching_assigns_jointly():
     """Matching sends the large request to the GPU and the small one to the CPU though the small one is due first."""
     config = configured(pool("cpu", replicas=1), pool("gpu", "cuda", 1, slots=1))
     *_, actions = drive(
-        matching, config, *up("gpu-0", "cpu-0"), arrived(1, items=1, slack_s=0.04), arrived(2, items=60), ev.Decide(at_s=0.0)
+        matching,
+        config,
+        *up("gpu-0", "cpu-0"),
+        arrived(1, items=1, slack_s=0.04),
+        arrived(2, items=60),
+        ev.Decide(at_s=0.0),
     )
     assert {d.replica: d.parts[0].rid for d in of(ev.Dispatch, actions)} == {"cpu-0": 1, "gpu-0": 2}
 
@@ -153,7 +157,9 @@ def test_hedge_needs_budget():
 def test_split_is_answered_whole_and_in_order():
     """The parts of a split request may come back in any order; one reply has all of them, in order."""
     config = configured(pool("cpu", replicas=3))
-    *_, actions = drive(splitting, config, *up("cpu-0", "cpu-1", "cpu-2"), arrived(1, items=100, max_parts=3), ev.Decide(at_s=0.0))
+    *_, actions = drive(
+        splitting, config, *up("cpu-0", "cpu-1", "cpu-2"), arrived(1, items=100, max_parts=3), ev.Decide(at_s=0.0)
+    )
     assert [d.parts[0] for d in of(ev.Dispatch, actions)] == [Part(1, 0, 34), Part(1, 34, 34), Part(1, 68, 32)]
     router = Router(lambda name, params: splitting)
     for event in (config, *up("cpu-0", "cpu-1", "cpu-2"), arrived(1, items=100, max_parts=3), ev.Decide(at_s=0.0)):
@@ -175,7 +181,11 @@ def test_split_beyond_max_parts_is_refused():
 def test_bind_queues_on_a_busy_replica():
     """Bound work starts on its replica as soon as the slot is free, without another decision about it."""
     config = configured(pool("cpu", replicas=1))
-    router = Router(lambda name, params: lambda view, state, rng: ([Bind(parts=(w.part,), replica="cpu-0") for w in view.waiting], state))
+    router = Router(
+        lambda name, params: (
+            lambda view, state, rng: ([Bind(parts=(w.part,), replica="cpu-0") for w in view.waiting], state)
+        )
+    )
     for event in (config, *up("cpu-0"), arrived(1), arrived(2)):
         router.handle(event)
     (first,) = of(ev.Dispatch, router.handle(ev.Decide(at_s=0.0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from tests.fleets import arrived, configured, pool
 from turnout import policies
@@ -17,6 +18,7 @@ from turnout.core.router import Router
 
 
 def of(kind, actions):
+    """The actions of one kind."""
     return [a for a in actions if isinstance(a, kind)]
 
 
@@ -30,6 +32,7 @@ def started(config=None, replicas=("cpu-0", "cpu-1", "gpu-0"), policy=None):
 
 
 def decide(router, at_s=0.0):
+    """The tick boundary."""
     return router.handle(ev.Decide(at_s=at_s))
 
 
@@ -274,9 +277,7 @@ def test_reload_answers_requests_of_a_model_that_is_gone():
 CHOICES = st.one_of(
     st.builds(
         Run,
-        parts=st.lists(
-            st.builds(Part, st.integers(0, 6), st.integers(0, 8), st.integers(0, 9)), max_size=3
-        ).map(tuple),
+        parts=st.lists(st.builds(Part, st.integers(0, 6), st.integers(0, 8), st.integers(0, 9)), max_size=3).map(tuple),
         replica=st.sampled_from(["cpu-0", "cpu-1", "gpu-0", "none-0"]),
         hedge=st.booleans(),
     ),
@@ -303,6 +304,27 @@ STEPS = st.lists(
 )
 
 
+def event_of(step, at_s, rid, flying):
+    """The event that a step stands for, or None where it has nothing to act on."""
+    match step:
+        case "arrive", items, parts:
+            return arrived(rid, at_s=at_s, items=items, max_parts=parts)
+        case "cancel", which:
+            return ev.Cancelled(at_s=at_s, rid=which)
+        case "finish", which if flying:
+            return ev.Finished(at_s=at_s, batch=flying.pop(which % len(flying)), service_s=0.001)
+        case "fail", which, retryable if flying:
+            batch = flying.pop(which % len(flying))
+            return ev.Failed(at_s=at_s, batch=batch, kind="crash", retryable=retryable)
+        case "down", name:
+            return ev.ReplicaDown(at_s=at_s, replica=name)
+        case "up", name:
+            return ev.ReplicaUp(at_s=at_s, replica=name, pool=name.split("-")[0])
+        case "decide", _:
+            return ev.Decide(at_s=at_s)
+    return None
+
+
 def play(steps, *, snapshot_at=None):
     """Drive a router through `steps`, policy included; at one step, go on in a fresh router from a snapshot."""
     todo = []
@@ -315,38 +337,20 @@ def play(steps, *, snapshot_at=None):
     log, flying, rid = [], [], 0
     for number, step in enumerate(steps):
         if number == snapshot_at:
-            head = ev.Configured(**{**{f: getattr(config, f) for f in config.__struct_fields__}, "snapshot": router.snapshot()})
+            head = replace(config, snapshot=router.snapshot())
             router = Router(lambda name, params: policy)
             assert router.handle(head) == []
-        at_s = number * 0.003
-        event, todo[:] = None, []
-        match step:
-            case "arrive", items, parts:
-                event, rid = arrived(rid, at_s=at_s, items=items, max_parts=parts), rid + 1
-            case "cancel", which:
-                event = ev.Cancelled(at_s=at_s, rid=which)
-            case "finish", which if flying:
-                event = ev.Finished(at_s=at_s, batch=flying.pop(which % len(flying)), service_s=0.001)
-            case "fail", which, retryable if flying:
-                batch = flying.pop(which % len(flying))
-                event = ev.Failed(at_s=at_s, batch=batch, kind="crash", retryable=retryable)
-            case "down", name:
-                event = ev.ReplicaDown(at_s=at_s, replica=name)
-            case "up", name:
-                event = ev.ReplicaUp(at_s=at_s, replica=name, pool=name.split("-")[0])
-            case "decide", choices:
-                event, todo[:] = ev.Decide(at_s=at_s), choices
+        event = event_of(step, number * 0.003, rid, flying)
+        todo[:] = step[1] if step[0] == "decide" else []
         if event is not None:
-            actions = router.handle(event)
-            flying += [a.batch for a in of(ev.Dispatch, actions)]
-            log.append((event, actions))
+            rid += isinstance(event, ev.Arrived)
+            log.append((event, router.handle(event)))
+            flying += [a.batch for a in of(ev.Dispatch, log[-1][1])]
     end_s = len(steps) * 0.003
     todo.clear()
-    for event in (ev.Closing(at_s=end_s), ev.Decide(at_s=end_s)):
-        log.append((event, router.handle(event)))
-    for batch in flying:
-        event = ev.Finished(at_s=end_s, batch=batch, service_s=0.001)
-        log.append((event, router.handle(event)))
+    ending = [ev.Closing(at_s=end_s), ev.Decide(at_s=end_s)]
+    ending += [ev.Finished(at_s=end_s, batch=batch, service_s=0.001) for batch in flying]
+    log += [(event, router.handle(event)) for event in ending]
     assert router.unanswered == 0
     return log
 

@@ -64,7 +64,7 @@ class Why(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 
-class Configured(Record, tag="configured"):
+class Configured(Record, frozen=True, tag="configured"):
     """First record of every log segment, and a hot reload when it comes later.
 
     `snapshot` is None, or all the state with which a fresh router goes on exactly where another stopped. `seed` feeds
@@ -84,7 +84,7 @@ class Configured(Record, tag="configured"):
     origin: str = ""
 
 
-class Arrived(Record, tag="arrived"):
+class Arrived(Record, frozen=True, tag="arrived"):
     """A request for `items` of `model`, due at `deadline_s` on the log's clock.
 
     `priority` 0 is the highest. `max_parts` > 1 allows the items to be split over that many batches.
@@ -102,21 +102,21 @@ class Arrived(Record, tag="arrived"):
     max_parts: int = 1
 
 
-class Cancelled(Record, tag="cancelled"):
+class Cancelled(Record, frozen=True, tag="cancelled"):
     """The client of request `rid` is gone."""
 
     at_s: float
     rid: int
 
 
-class Started(Record, tag="started"):
+class Started(Record, frozen=True, tag="started"):
     """The replica has begun on `batch`."""
 
     at_s: float
     batch: int
 
 
-class Finished(Record, tag="finished"):
+class Finished(Record, frozen=True, tag="finished"):
     """`batch` is done after `service_s` on the replica and `transfer_s` on the network."""
 
     at_s: float
@@ -125,7 +125,7 @@ class Finished(Record, tag="finished"):
     transfer_s: float = 0.0
 
 
-class Failed(Record, tag="failed"):
+class Failed(Record, frozen=True, tag="failed"):
     """`batch` brought no result. `kind` is a word for people; if `retryable`, another replica may do better."""
 
     at_s: float
@@ -134,7 +134,7 @@ class Failed(Record, tag="failed"):
     retryable: bool = True
 
 
-class ReplicaStarting(Record, tag="replica_starting"):
+class ReplicaStarting(Record, frozen=True, tag="replica_starting"):
     """A replica is on its way and should be up at `ready_s`."""
 
     at_s: float
@@ -143,7 +143,7 @@ class ReplicaStarting(Record, tag="replica_starting"):
     ready_s: float
 
 
-class ReplicaUp(Record, tag="replica_up"):
+class ReplicaUp(Record, frozen=True, tag="replica_up"):
     """A replica takes batches from now on."""
 
     at_s: float
@@ -151,7 +151,7 @@ class ReplicaUp(Record, tag="replica_up"):
     pool: str
 
 
-class ReplicaDown(Record, tag="replica_down"):
+class ReplicaDown(Record, frozen=True, tag="replica_down"):
     """A replica is gone, and so is every batch on it."""
 
     at_s: float
@@ -159,7 +159,7 @@ class ReplicaDown(Record, tag="replica_down"):
     why: str = ""
 
 
-class Reported(Record, tag="reported"):
+class Reported(Record, frozen=True, tag="reported"):
     """Load that others put on a pool: items in its backlog and replicas busy, as seen `age_s` ago."""
 
     at_s: float
@@ -169,14 +169,14 @@ class Reported(Record, tag="reported"):
     busy_replicas: int = 0
 
 
-class Closing(Record, tag="closing"):
+class Closing(Record, frozen=True, tag="closing"):
     """Take no more requests; what is unanswered after `grace_s` is rejected."""
 
     at_s: float
     grace_s: float = 0.0
 
 
-class Decide(Record, tag="decide"):
+class Decide(Record, frozen=True, tag="decide"):
     """The tick boundary: the only event that runs the policy."""
 
     at_s: float
@@ -185,7 +185,7 @@ class Decide(Record, tag="decide"):
 # ---- actions ---------------------------------------------------------------------------------------------------------
 
 
-class Dispatch(Record, tag="dispatch"):
+class Dispatch(Record, frozen=True, tag="dispatch"):
     """Run `parts`, in this order, as one batch of `model` on `replica`.
 
     `start_s` is when it should begin on the log's clock; `predicted_s` and `p99_s` are seconds of service.
@@ -202,20 +202,20 @@ class Dispatch(Record, tag="dispatch"):
     why: Why = Why()
 
 
-class Cancel(Record, tag="cancel"):
+class Cancel(Record, frozen=True, tag="cancel"):
     """Nobody waits for `batch` any more. The driver stops it if it can, and reports `Finished` or `Failed` as ever."""
 
     batch: int
 
 
-class Reply(Record, tag="reply"):
+class Reply(Record, frozen=True, tag="reply"):
     """Answer `rid` from the outputs of these batches; the pieces cover its items once, in order."""
 
     rid: int
     pieces: tuple[Piece, ...]
 
 
-class Reject(Record, tag="reject"):
+class Reject(Record, frozen=True, tag="reject"):
     """Answer `rid` with an error. `retry_after_s` is when trying again makes sense, 0 if it never does."""
 
     rid: int
@@ -224,13 +224,13 @@ class Reject(Record, tag="reject"):
     retry_after_s: float = 0.0
 
 
-class Wake(Record, tag="wake"):
+class Wake(Record, frozen=True, tag="wake"):
     """Deliver a `Decide` at `at_s`, if nothing else does before. Each one replaces the last."""
 
     at_s: float
 
 
-class Refused(Record, tag="refused"):
+class Refused(Record, frozen=True, tag="refused"):
     """A choice of the policy that the router did not carry out, and why; the work waits on."""
 
     why: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from msgspec import Struct
 
 from turnout.core.cost import Price
@@ -63,5 +62,3 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_attempts: int = 3
     hedge_share: float = 0.0
     hedge_burst: float = 10.0
-
-

@@ -27,7 +27,7 @@ ISOTONIC_GAIN = 0.8
 
 
 def bucket(items: int) -> int:
-    """The log2 bucket of a batch size: 1 -> 0, 2-3 -> 1, 4-7 -> 2, …"""
+    """The log2 bucket of a batch size: 1 is in 0, 2-3 in 1, 4-7 in 2, and so on."""
     return items.bit_length() - 1
 
 
@@ -260,9 +260,7 @@ class Calibration:
     def _open(self, items: int) -> BucketState:
         """Start a bucket from the profile's residuals nearest to it."""
         seed = self._model.bucket_ratios(items)[-WINDOW:]
-        state = BucketState(
-            recent=list(seed), ordered=list(seed), miss_level=1.0 - self._target, centre=1.0, tail=1.0
-        )
+        state = BucketState(recent=list(seed), ordered=list(seed), miss_level=1.0 - self._target, centre=1.0, tail=1.0)
         self._refresh(state)
         self._buckets[bucket(items)] = state
         return state

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from turnout.core.cost import Price
 from turnout.core.events import Part, Why
-from turnout.core.fleet import PoolSpec
+from turnout.core.fleet import Link, PoolSpec
 from turnout.core.latency import Calibration
 from turnout.core.workload import Workload
 
@@ -75,12 +75,13 @@ class InFlight(Struct, frozen=True, kw_only=True):
 class PoolView:
     """A pool as a policy sees it: its spec, and predictions corrected by everything measured so far."""
 
-    __slots__ = ("_calibrations", "spec")
+    __slots__ = ("_calibrations", "_linked", "spec")
 
     def __init__(self, spec: PoolSpec, calibrations: dict[str, Calibration]) -> None:
         """`calibrations` maps each model that the pool serves to its live predictor."""
         self.spec = spec
         self._calibrations = calibrations
+        self._linked = spec.link != Link()
 
     @property
     def price(self) -> Price:
@@ -93,11 +94,13 @@ class PoolView:
 
     def mean_s(self, model: str, items: int, nbytes: int = 0) -> float:
         """Predicted mean seconds of service and transfer of a batch."""
-        return self._calibrations[model].mean_s(items) + self.spec.link.transfer_s(nbytes)
+        service_s = self._calibrations[model].mean_s(items)
+        return service_s + self.spec.link.transfer_s(nbytes) if self._linked else service_s
 
     def p99_s(self, model: str, items: int, nbytes: int = 0) -> float:
         """Predicted seconds of service and transfer that 99 % of such batches keep."""
-        return self._calibrations[model].p99_s(items) + self.spec.link.transfer_s(nbytes)
+        service_s = self._calibrations[model].p99_s(items)
+        return service_s + self.spec.link.transfer_s(nbytes) if self._linked else service_s
 
     def marginal_usd(self, busy_s: float, nbytes: int = 0) -> float:
         """What one more batch costs here: see `cost`."""
@@ -157,5 +160,5 @@ Choice = Run | Bind | Hold | Drop
 class Policy(Protocol):
     """A pure function from what waits and what is free to choices; work that no choice names waits on."""
 
-    def __call__(self, view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401
+    def __call__(self, view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
         """Decide one tick. Must not keep or change any of its arguments."""

@@ -35,7 +35,8 @@ class Samples(Struct, frozen=True, kw_only=True):
     """Raw timings at one batch size, in the order they were taken.
 
     `service_s` is the warm time of a whole call on the device, host to host; the phases, where the device can tell
-    them apart, are sequences of the same length whose sum is close to it. `peak_bytes` is the peak of memory.
+    them apart, are sequences of the same length whose sum is close to it. `peak_bytes` is the peak of the device's memory;
+    on the host, of what the model and the run added to the process.
     """
 
     items: int
@@ -98,3 +99,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     def max_items(self) -> int:
         """The largest batch that was measured."""
         return max(s.items for s in self.samples)
+
+
+class ProfileTable(Struct, frozen=True, kw_only=True):
+    """Several profiles in one artefact, such as a published table of measurements."""
+
+    profiles: tuple[Profile, ...]

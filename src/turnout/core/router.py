@@ -119,7 +119,7 @@ class Router:
         if event.rid in self._state.ledger.requests:
             self._reject(event.rid, "cancelled", "the client is gone", out)
 
-    def _closing(self, event: ev.Closing, out: list[Action]) -> None:  # noqa: ARG002  # one shape for all handlers
+    def _closing(self, event: ev.Closing, out: list[Action]) -> None:  # one shape for all handlers
         self._state.closing_s = event.at_s + event.grace_s
 
     def _reject(self, rid: int, reason: str, detail: str, out: list[Action], retry_after_s: float = 0.0) -> None:
@@ -155,7 +155,7 @@ class Router:
 
     # ---- batches -----------------------------------------------------------------------------------------------------
 
-    def _started(self, event: ev.Started, out: list[Action]) -> None:  # noqa: ARG002
+    def _started(self, event: ev.Started, out: list[Action]) -> None:
         """The prediction of when the replica is free counts from here."""
         batch = self._state.batches.get(event.batch)
         if batch is not None:
@@ -201,9 +201,9 @@ class Router:
     def _failed(self, event: ev.Failed, out: list[Action]) -> None:
         batch = self._land(event.batch, event.at_s)
         if batch is not None:
-            self._retry(batch.flight, event.kind, event.retryable, out)
+            self._retry(batch.flight, event.kind, out, retryable=event.retryable)
 
-    def _retry(self, flight: InFlight, kind: str, retryable: bool, out: list[Action]) -> None:
+    def _retry(self, flight: InFlight, kind: str, out: list[Action], *, retryable: bool) -> None:
         """Queue the parts of a failed batch again, barred from the pool where they failed, or give them up."""
         state = self._state
         for part in flight.parts:
@@ -222,10 +222,10 @@ class Router:
 
     # ---- replicas ----------------------------------------------------------------------------------------------------
 
-    def _replica_starting(self, event: ev.ReplicaStarting, out: list[Action]) -> None:  # noqa: ARG002
+    def _replica_starting(self, event: ev.ReplicaStarting, out: list[Action]) -> None:
         self._state.replicas.add(Replica(name=event.replica, pool=event.pool, up=False, ready_s=event.ready_s))
 
-    def _replica_up(self, event: ev.ReplicaUp, out: list[Action]) -> None:  # noqa: ARG002
+    def _replica_up(self, event: ev.ReplicaUp, out: list[Action]) -> None:
         known = self._state.replicas.by_name.get(event.replica)
         if known is None or not known.up:
             self._state.replicas.add(Replica(name=event.replica, pool=event.pool, up=True, free_s=event.at_s))
@@ -240,14 +240,14 @@ class Router:
         state = self._state
         state.replicas.remove(replica.name)
         for number in replica.flying:
-            self._retry(state.batches.pop(number).flight, why, retryable=True, out=out)
+            self._retry(state.batches.pop(number).flight, why, out, retryable=True)
         for bound in replica.bound:
             for part in bound.parts:
                 request = state.ledger.requests.get(part.rid)
                 if request is not None:
                     state.enqueue(request, part)
 
-    def _reported(self, event: ev.Reported, out: list[Action]) -> None:  # noqa: ARG002
+    def _reported(self, event: ev.Reported, out: list[Action]) -> None:
         """The load of others keeps a pool busy for its backlog, at the rate of full batches, less what has passed."""
         state = self._state
         view = state.pools.get(event.pool)

@@ -5,7 +5,7 @@ It holds and predicts, and decides nothing. `snapshot` and `restore` carry it in
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from math import ceil, inf
 from typing import Any
 
@@ -84,11 +84,10 @@ class State:
 
     # ---- predictions about a model -----------------------------------------------------------------------------------
 
-    def present(self, model: str, barred: Set[str] = frozenset()) -> bool:
+    def present(self, model: str, barred: AbstractSet[str] = frozenset()) -> bool:
         """Whether a replica that serves `model`, in a pool not `barred`, is up or starting."""
         return any(
-            name not in barred and view.serves(model) and self.replicas.count(name)
-            for name, view in self.pools.items()
+            name not in barred and view.serves(model) and self.replicas.count(name) for name, view in self.pools.items()
         )
 
     def largest(self, model: str) -> int:
@@ -106,9 +105,7 @@ class State:
 
     def retry_after_s(self, arrived: ev.Arrived, now_s: float) -> float:
         """Seconds until a replica should be free for, and through with, a request like `arrived`."""
-        free = [
-            r.free_s for r in self.replicas.by_name.values() if r.up and self.pools[r.pool].serves(arrived.model)
-        ]
+        free = [r.free_s for r in self.replicas.by_name.values() if r.up and self.pools[r.pool].serves(arrived.model)]
         wait_s = max(min(free, default=now_s) - now_s, 0.0)
         return wait_s + self.fastest_s(arrived.model, arrived.items, arrived.max_parts)
 

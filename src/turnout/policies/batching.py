@@ -7,7 +7,8 @@ Batches are filled in order of deadline from what waits already: a batch closes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ Allow = Callable[[Waiting, PoolView], bool]
 Rank = Callable[[Option], tuple[Any, ...]]
 
 
-def anywhere(waiting: Waiting, pool: PoolView) -> bool:  # noqa: ARG001  # the shape of `Allow`
+def anywhere(waiting: Waiting, pool: PoolView) -> bool:  # the shape of `Allow`
     """Every pool that serves the model is allowed."""
     return True
 
@@ -27,6 +28,10 @@ def anywhere(waiting: Waiting, pool: PoolView) -> bool:  # noqa: ARG001  # the s
 def finish(option: Option) -> tuple[float]:
     """The earlier by prediction, the better."""
     return (option.start_s + option.mean_s,)
+
+
+MAX_HOLDS = 16
+"""Batches that one decision lets wait for busy replicas, per model; what is behind them is due later, and can too."""
 
 
 class Lane(Struct, kw_only=True):
@@ -52,24 +57,31 @@ def greedy(view: View, allow: Allow, rank: Rank) -> list[Choice]:
     If the best is a replica that is busy, the work waits for it, and is decided again before the best alternative
     with a free slot becomes too late.
     """
-    lanes = _lanes(view)
+    now_s = view.now_s
+    lanes = [
+        Lane(replica=r.replica, pool=view.pools[r.pool], free_s=max(r.free_s, now_s), slots_left=r.slots_left)
+        for r in view.replicas
+    ]
+    queues: dict[str, list[Waiting]] = {}
+    for w in view.waiting:
+        queues.setdefault(w.model, []).append(w)
     choices: list[Choice] = []
-    for queue in _by_model(view.waiting):
-        _serve(view, queue, lanes, choices, allow, rank)
+    for model, queue in queues.items():
+        usable = [lane for lane in lanes if lane.pool.serves(model)]
+        choices += _serve(view, queue, usable, allow, rank)
     return choices
 
 
-def _serve(
-    view: View, queue: list[Waiting], lanes: list[Lane], choices: list[Choice], allow: Allow, rank: Rank
-) -> None:
+def _serve(view: View, queue: list[Waiting], lanes: list[Lane], allow: Allow, rank: Rank) -> list[Choice]:
     """Assign the queue of one model until nothing is left of it, or no replica has a slot."""
-    model = queue[0].model
-    usable = [lane for lane in lanes if lane.pool.serves(model)]
-    while queue and any(lane.slots_left > 0 for lane in usable):
-        head = queue[0]
-        candidates = [_candidate(view, lane, queue) for lane in _first_per_pool(usable, head, allow)]
+    choices: list[Choice] = []
+    at = held = 0
+    slots = sum(lane.slots_left for lane in lanes)
+    while at < len(queue) and slots > 0 and held < MAX_HOLDS:
+        head = queue[at]
+        candidates = [_candidate(view, lane, queue, at) for lane in _first_per_pool(lanes, head, allow)]
         if not candidates:
-            queue.pop(0)
+            at += 1
             continue
         candidates.sort(key=lambda c: rank(c.option))
         best = candidates[0]
@@ -77,72 +89,52 @@ def _serve(
             why = Why(binding=_binding(candidates), options=tuple(c.option for c in candidates))
             choices.append(Run(parts=best.parts, replica=best.lane.replica, why=why))
             best.lane.slots_left -= 1
+            slots -= 1
         else:
-            _hold(view, head, candidates, choices)
+            choices += _hold(view, head, candidates)
+            held += 1
         best.lane.free_s = best.option.start_s + best.option.mean_s
-        _advance(queue, best)
-
-
-def _lanes(view: View) -> list[Lane]:
-    now_s = view.now_s
-    return [
-        Lane(
-            replica=r.replica, pool=view.pools[r.pool], free_s=max(r.free_s, now_s), slots_left=r.slots_left
-        )
-        for r in view.replicas
-    ]
-
-
-def _by_model(waiting: Sequence[Waiting]) -> list[list[Waiting]]:
-    """The waiting set as one queue per model, each in order of deadline, the most urgent queue first."""
-    queues: dict[str, list[Waiting]] = {}
-    for w in waiting:
-        queues.setdefault(w.model, []).append(w)
-    return list(queues.values())
+        at += len(best.parts)  # a batch is always a run of the queue; the rest of a cut request waits for the next tick
+    return choices
 
 
 def _first_per_pool(lanes: list[Lane], head: Waiting, allow: Allow) -> list[Lane]:
     """For each pool that `head` may use, the replica that can begin first; a free slot comes before all others."""
     first: dict[str, Lane] = {}
+    refused: set[str] = set()
     for lane in lanes:
         spec = lane.pool.spec
         known = first.get(spec.name)
         if known is not None:
             if (lane.slots_left <= 0, lane.free_s) < (known.slots_left <= 0, known.free_s):
                 first[spec.name] = lane
-        elif (
-            spec.name not in head.barred
-            and (head.items <= spec.max_items or head.ranges_left > 0)
-            and allow(head, lane.pool)
-        ):
-            first[spec.name] = lane
+        elif spec.name not in refused:
+            fits = head.items <= spec.max_items or head.ranges_left > 0
+            if fits and spec.name not in head.barred and allow(head, lane.pool):
+                first[spec.name] = lane
+            else:
+                refused.add(spec.name)
     return list(first.values())
 
 
-def _candidate(view: View, lane: Lane, queue: list[Waiting]) -> Candidate:
+def _candidate(view: View, lane: Lane, queue: list[Waiting], at: int) -> Candidate:
     """The batch that starts with the head of the queue and grows while every deadline in it is still met."""
-    head, pool = queue[0], lane.pool
+    head, pool = queue[at], lane.pool
     spec, model = pool.spec, head.model
-    start_s = max(lane.free_s, view.now_s)
+    patience_s = head.deadline_s - lane.free_s
     items = min(head.items, spec.max_items)
-    parts = [Part(head.rid, head.start, items)]
     nbytes = head.nbytes * items // head.items
-    patience_s = head.deadline_s - start_s
-    if view.workloads[model].mergeable and items == head.items:
-        for w in queue[1:]:
-            total = items + w.items
-            if total > spec.max_items or pool.p99_s(model, total, nbytes + w.nbytes) > patience_s:
-                break
-            if spec.name not in w.barred:
-                parts.append(w.part)
-                items, nbytes = total, nbytes + w.nbytes
+    parts: tuple[Part, ...] = (Part(head.rid, head.start, items),)
+    if items == head.items and at + 1 < len(queue) and view.workloads[model].mergeable:
+        taken, items, nbytes = _grow(queue, at, pool, patience_s)
+        parts = tuple(w.part for w in queue[at : at + taken])
     mean_s, p99_s = pool.mean_s(model, items, nbytes), pool.p99_s(model, items, nbytes)
     late = p99_s > patience_s
     option = Option(
         pool=spec.name,
         replica=lane.replica,
         items=items,
-        start_s=start_s,
+        start_s=lane.free_s,
         mean_s=mean_s,
         p99_s=p99_s,
         marginal_usd=pool.marginal_usd(mean_s, nbytes),
@@ -150,7 +142,32 @@ def _candidate(view: View, lane: Lane, queue: list[Waiting]) -> Candidate:
         feasible=not late,
         note="late" if late else "busy" if lane.slots_left <= 0 else "",
     )
-    return Candidate(lane=lane, parts=tuple(parts), option=option)
+    return Candidate(lane=lane, parts=parts, option=option)
+
+
+def _grow(queue: list[Waiting], at: int, pool: PoolView, patience_s: float) -> tuple[int, int, int]:
+    """How many of the queue from `at` on make one batch, with its items and bytes.
+
+    As many as fit and are done in `patience_s`. A head that is late even alone sets no limit: the sooner it and what
+    is behind it are through, the better, and a full batch is the quickest way.
+    """
+    head, name, limit = queue[at], pool.spec.name, pool.spec.max_items
+    totals = [(head.items, head.nbytes)]
+    items, nbytes = totals[0]
+    for w in queue[at + 1 :] if len(queue) - at <= limit else queue[at + 1 : at + limit]:
+        items += w.items
+        nbytes += w.nbytes
+        if items > limit or name in w.barred:
+            break
+        totals.append((items, nbytes))
+
+    def late(count: int) -> bool:
+        return pool.p99_s(head.model, *totals[count - 1]) > patience_s
+
+    count = len(totals)
+    if count > 1 and late(count) and not late(1):
+        count = bisect_left(range(count), True, lo=1, key=lambda n: late(n + 1))
+    return (count, *totals[count - 1])
 
 
 def _binding(candidates: list[Candidate]) -> str:
@@ -164,14 +181,8 @@ def _binding(candidates: list[Candidate]) -> str:
     return "cost"
 
 
-def _hold(view: View, head: Waiting, candidates: list[Candidate], choices: list[Choice]) -> None:
+def _hold(view: View, head: Waiting, candidates: list[Candidate]) -> list[Choice]:
     """Wait for the busy best, but not so long that the alternatives with a free slot are lost."""
     latest_s = [head.deadline_s - c.option.p99_s for c in candidates if c.lane.slots_left > 0]
-    if latest_s and max(latest_s) > view.now_s:
-        choices.append(Hold(rids=(head.rid,), until_s=max(latest_s)))
-
-
-def _advance(queue: list[Waiting], best: Candidate) -> None:
-    """Take the parts of a candidate out of the queue; a request that was cut leaves its rest to the next tick."""
-    taken = {(p.rid, p.start) for p in best.parts}
-    queue[:] = [w for w in queue if (w.rid, w.start) not in taken]
+    until_s = max(latest_s, default=view.now_s)
+    return [Hold(rids=(head.rid,), until_s=until_s)] if until_s > view.now_s else []

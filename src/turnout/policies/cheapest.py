@@ -22,12 +22,12 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
-def policy(params: Params) -> Policy:  # noqa: ARG001  # one shape for all policies
+def policy(params: Params) -> Policy:  # one shape for all policies
     """The policy; it keeps no state and draws no randomness."""
     return _decide
 
 
-def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401, ARG001
+def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
     return greedy(view, anywhere, _cost), state
 
 

@@ -19,10 +19,10 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
-def policy(params: Params) -> Policy:  # noqa: ARG001
+def policy(params: Params) -> Policy:
     """The policy; it keeps no state and draws no randomness."""
     return _decide
 
 
-def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401, ARG001
+def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
     return greedy(view, anywhere, finish), state

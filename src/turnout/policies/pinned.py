@@ -21,10 +21,10 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
 def policy(params: Params) -> Policy:
     """The policy for these pools; work that none of them serves waits until its deadline."""
 
-    def allow(waiting: Waiting, pool: PoolView) -> bool:  # noqa: ARG001
+    def allow(waiting: Waiting, pool: PoolView) -> bool:
         return pool.spec.name in params.pools
 
-    def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401, ARG001
+    def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
         return greedy(view, allow, finish), state
 
     return decide

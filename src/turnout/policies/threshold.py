@@ -25,10 +25,9 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
 def policy(params: Params) -> Policy:
     """The policy for this threshold; where only one side serves a model, that side takes everything."""
 
-    def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:  # noqa: ANN401, ARG001
+    def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
         devices = {
-            model: {p.spec.device != "cpu" for p in view.pools.values() if p.serves(model)}
-            for model in view.workloads
+            model: {p.spec.device != "cpu" for p in view.pools.values() if p.serves(model)} for model in view.workloads
         }
 
         def allow(waiting: Waiting, pool: PoolView) -> bool:

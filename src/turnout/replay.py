@@ -1,0 +1,283 @@
+"""A recorded log through a fresh router: proves identical actions, or asks what another fleet would have made of it.
+
+`verify` feeds the events alone to a router that has seen nothing else, and compares digests of what it did with
+digests of what was recorded; each segment starts from its own head, so the snapshots are proven with it.
+`what_if` takes the arrivals, and the replicas that came and went, to a simulation with the same router: what comes
+out is modelled, from service times drawn from those that this very log recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnout import telemetry
+from turnout.core import events as ev
+from turnout.core.account import Account, Summary
+from turnout.core.events import Action, Event
+from turnout.core.fleet import Fleet, PoolSpec
+from turnout.core.latency import LatencyModel, bucket
+from turnout.core.router import LoadPolicy, Router
+from turnout.errors import ArtefactError
+
+Simulate = Callable[
+    [ev.Configured, Sequence[ev.Arrived], Sequence[Event], Mapping[tuple[str, str], LatencyModel]], Summary
+]
+"""Runs arrivals and faults on a fleet, with realised times drawn from a model by (pool, model)."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """The first event on which the fresh router did something else. Actions are as in the log, in JSON."""
+
+    path: str
+    line: int
+    event: str
+    recorded: tuple[str, ...]
+    replayed: tuple[str, ...]
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """The outcome of `verify`; `identical` is that the two digests agree."""
+
+    segments: int
+    events: int
+    actions: int
+    identical: bool
+    recorded_digest: str
+    replayed_digest: str
+    difference: Difference | None = None
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """One event, the line it stands on, and the actions recorded after it."""
+
+    line: int
+    event: Event
+    actions: tuple[Action, ...]
+
+
+def verify(log: Path, load_policy: LoadPolicy, *, ignore_truncated_tail: bool = False) -> Verification:
+    """Replay every segment of `log` (a file or a folder) through a fresh router each.
+
+    Raises:
+        ArtefactError: the log is missing, empty, damaged, or cut off; with `ignore_truncated_tail` the last event,
+            whose actions may be incomplete, is left out instead.
+    """
+    paths = _segments(log)
+    replayed, recorded = blake2b(digest_size=16), blake2b(digest_size=16)
+    events = actions = 0
+    for path in paths:  # first all that the routers do, from the events alone
+        router = Router(load_policy)
+        for event in _events(path, ignore_truncated_tail):
+            events += 1
+            _digest(replayed, events, router.handle(event))
+    events = 0
+    for path in paths:  # only now what was recorded
+        for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
+            events += 1
+            actions += len(group.actions)
+            _digest(recorded, events, group.actions)
+    identical = replayed.digest() == recorded.digest()
+    return Verification(
+        segments=len(paths),
+        events=events,
+        actions=actions,
+        identical=identical,
+        recorded_digest=recorded.hexdigest(),
+        replayed_digest=replayed.hexdigest(),
+        difference=None if identical else _first_difference(paths, load_policy, ignore_truncated_tail),
+    )
+
+
+def groups(path: Path, *, ignore_truncated_tail: bool = False) -> Iterator[Group]:
+    """The segment as events with their actions; with `ignore_truncated_tail` the last one is left out."""
+    current: tuple[int, Event] | None = None
+    actions: list[Action] = []
+    for line, record in telemetry.read_log(path, ignore_truncated_tail=ignore_truncated_tail):
+        if isinstance(record, Event):
+            if current is not None:
+                yield Group(line=current[0], event=current[1], actions=tuple(actions))
+            current, actions = (line, record), []
+        else:
+            actions.append(record)
+    if current is not None and not ignore_truncated_tail:
+        yield Group(line=current[0], event=current[1], actions=tuple(actions))
+
+
+def _segments(log: Path) -> list[Path]:
+    paths = telemetry.segments(log) if log.is_dir() else [log]
+    if not paths:
+        msg = f"{log} has no log segments in it; `turnout serve` writes them as *{telemetry.SUFFIX}"
+        raise ArtefactError(msg)
+    return paths
+
+
+def _events(path: Path, ignore_truncated_tail: bool) -> Iterator[Event]:  # noqa: FBT001
+    return (group.event for group in groups(path, ignore_truncated_tail=ignore_truncated_tail))
+
+
+def _digest(state: Any, number: int, actions: Iterable[Action]) -> None:  # hashlib has no public type
+    """Add one event's actions; its number keeps actions from moving between events unseen."""
+    state.update(number.to_bytes(8, "little"))
+    for action in actions:
+        state.update(_ENCODER.encode(action))
+
+
+def _first_difference(
+    paths: Sequence[Path],
+    load_policy: LoadPolicy,
+    ignore_truncated_tail: bool,  # noqa: FBT001
+) -> Difference | None:
+    for path in paths:
+        router = Router(load_policy)
+        for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
+            did = tuple(router.handle(group.event))
+            if did != group.actions:
+                return Difference(
+                    path=str(path),
+                    line=group.line,
+                    event=_text(group.event),
+                    recorded=tuple(map(_text, group.actions)),
+                    replayed=tuple(map(_text, did)),
+                )
+    return None
+
+
+def _text(record: Event | Action) -> str:
+    return _ENCODER.encode(record).decode()
+
+
+# ---- what if ---------------------------------------------------------------------------------------------------------
+
+
+class Recording(Struct, frozen=True, kw_only=True):
+    """One run as its log has it: the head, the arrivals, the replicas that came and went, and what it came to.
+
+    `observed` are the run's latency models with the ratios of actual to predicted time that this log recorded.
+    """
+
+    configured: ev.Configured
+    arrivals: tuple[ev.Arrived, ...]
+    faults: tuple[Event, ...]
+    observed: dict[tuple[str, str], LatencyModel]
+    summary: Summary
+
+
+class WhatIf(Struct, frozen=True, kw_only=True):
+    """`recorded` was measured; the other two are modelled: the same fleet, to judge the model by, and the changed."""
+
+    recorded: Summary
+    same: Summary
+    changed: Summary
+
+
+def record(log: Path, *, ignore_truncated_tail: bool = False) -> Recording:
+    """Read a whole run.
+
+    Raises:
+        ArtefactError: as in `verify`, or the log has no arrivals.
+    """
+    account = Account()
+    configured: ev.Configured | None = None
+    arrivals: list[ev.Arrived] = []
+    faults: list[Event] = []
+    ratios: dict[tuple[str, str], dict[int, list[float]]] = {}
+    flying: dict[int, ev.Dispatch] = {}
+    pool_of: dict[str, str] = {}
+    for path in _segments(log):
+        for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
+            event = group.event
+            account.feed(event, group.actions)
+            flying.update((a.batch, a) for a in group.actions if isinstance(a, ev.Dispatch))
+            if isinstance(event, ev.Configured):
+                configured = configured or replace(event, snapshot=None)
+            elif isinstance(event, ev.Arrived):
+                arrivals.append(event)
+            elif isinstance(event, ev.ReplicaUp | ev.ReplicaDown | ev.ReplicaStarting):
+                if isinstance(event, ev.ReplicaUp):
+                    pool_of[event.replica] = event.pool
+                if faults or isinstance(event, ev.ReplicaDown):  # what came before are the replicas' first starts
+                    faults.append(event)
+            elif isinstance(event, ev.Finished) and event.batch in flying:
+                dispatch = flying.pop(event.batch)
+                key = pool_of.get(dispatch.replica, ""), dispatch.model
+                items = sum(p.items for p in dispatch.parts)
+                ratios.setdefault(key, {}).setdefault(bucket(items), []).append(event.service_s / dispatch.predicted_s)
+    if configured is None or not arrivals:
+        msg = f"{log} has no requests in it, so there is nothing to ask of another fleet"
+        raise ArtefactError(msg)
+    return Recording(
+        configured=configured,
+        arrivals=tuple(arrivals),
+        faults=tuple(faults),
+        observed=_observed(configured, ratios),
+        summary=account.summary(),
+    )
+
+
+def _observed(
+    configured: ev.Configured, ratios: Mapping[tuple[str, str], Mapping[int, list[float]]]
+) -> dict[tuple[str, str], LatencyModel]:
+    """Each latency model of the head, with the recorded ratios in the buckets that the run has seen."""
+    return {
+        (pool, workload.name): replace(
+            model,
+            ratios={**model.ratios, **{b: tuple(sorted(r)) for b, r in ratios.get((pool, workload.name), {}).items()}},
+        )
+        for workload in configured.models
+        for pool, model in workload.latency.items()
+    }
+
+
+def what_if(
+    recording: Recording,
+    simulate: Simulate,
+    *,
+    add: Sequence[tuple[PoolSpec, Mapping[str, LatencyModel]]] = (),
+    replicas: Mapping[str, int] | None = None,
+    policy: str | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> WhatIf:
+    """The recorded traffic on a changed fleet or under another policy, beside the recorded one.
+
+    `add` are new pools with their latency model per model served; `replicas` maps a pool of the log to how many
+    replicas it gets or loses.
+
+    Raises:
+        ArtefactError: a pool is named that the log does not have, or would be left with less than none.
+    """
+    base = recording.configured
+    pools = {spec.name: spec for spec in base.fleet.pools}
+    for name, more in (replicas or {}).items():
+        if name not in pools or pools[name].replicas + more < 0:
+            known = ", ".join(f"{p.name} ({p.replicas} replicas)" for p in base.fleet.pools)
+            msg = f"cannot add {more} replicas to pool {name!r}; the log has: {known}"
+            raise ArtefactError(msg)
+        pools[name] = replace(pools[name], replicas=pools[name].replicas + more)
+    latency = dict(recording.observed)
+    models = {w.name: w for w in base.models}
+    for spec, by_model in add:
+        pools[spec.name] = spec
+        for model, predictor in by_model.items():
+            models[model] = replace(models[model], latency={**models[model].latency, spec.name: predictor})
+            latency[spec.name, model] = predictor
+    changed = replace(
+        base,
+        fleet=Fleet(pools=tuple(pools.values())),
+        models=tuple(models.values()),
+        policy=policy or base.policy,
+        params=dict(params or {}) if policy else base.params,
+    )
+    return WhatIf(
+        recorded=recording.summary,
+        same=simulate(base, recording.arrivals, recording.faults, recording.observed),
+        changed=simulate(changed, recording.arrivals, recording.faults, latency),
+    )

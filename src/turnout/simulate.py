@@ -1,0 +1,184 @@
+"""The router on a virtual clock: the same object that serves live traffic, driven by an event heap.
+
+Realised service times come from a profile's samples (or a model's residuals); the policy sees predictions only.
+Events of the same instant make one tick, as they do live. Everything is exact from a seed. What comes out is
+modelled, however measured the profiles are, and is to be shown as such.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+
+from msgspec import Struct
+from numpy.random import PCG64, Generator
+
+from turnout.core import events as ev
+from turnout.core.account import Account, Summary
+from turnout.core.events import Action, Event
+from turnout.core.latency import LatencyModel
+from turnout.core.profile import Profile
+from turnout.core.router import LoadPolicy, Router
+from turnout.errors import ArtefactError
+
+Draw = Callable[[int, Generator], float]
+"""Realised seconds of service of one batch of so many items."""
+
+Observe = Callable[[Event, Sequence[Action]], None]
+
+
+def from_profile(profile: Profile) -> Draw:
+    """Draw from the samples themselves; between two measured sizes, interpolate at the same quantile.
+
+    The draw raises ArtefactError for a batch larger than any that was measured.
+    """
+    rows = sorted((s.items, sorted(s.service_s)) for s in profile.samples)
+    sizes = [items for items, _ in rows]
+
+    def draw(items: int, rng: Generator) -> float:
+        level = float(rng.random())
+        right = bisect_left(sizes, items)
+        if right == len(sizes):
+            msg = f"a batch of {items} is beyond the profile of {profile.model} on {profile.device} ({sizes[-1]})"
+            raise ArtefactError(msg)
+        high = _at(rows[right][1], level)
+        if sizes[right] == items or right == 0:
+            return high
+        low = _at(rows[right - 1][1], level)
+        return low + (high - low) * (items - sizes[right - 1]) / (sizes[right] - sizes[right - 1])
+
+    return draw
+
+
+def from_model(model: LatencyModel) -> Draw:
+    """Draw the predicted mean times one of the residual ratios of its bucket."""
+
+    def draw(items: int, rng: Generator) -> float:
+        ratios = model.bucket_ratios(items)
+        return model.mean_s(items) * ratios[int(rng.random() * len(ratios))]
+
+    return draw
+
+
+def _at(ordered: list[float], level: float) -> float:
+    return ordered[int(level * len(ordered))]
+
+
+class _Station(Struct):
+    """A simulated replica: batches run one after the other."""
+
+    pool: str
+    free_s: float = 0.0
+
+
+class Simulation:
+    """One run. `run` may be called once."""
+
+    def __init__(
+        self, configured: ev.Configured, draws: Mapping[tuple[str, str], Draw], load_policy: LoadPolicy
+    ) -> None:
+        """`draws` gives the realised times by (pool, model)."""
+        self._configured = configured
+        self._draws = draws
+        self._router = Router(load_policy)
+        self._rng = Generator(PCG64([configured.seed, 1]))
+        self._heap: list[tuple[float, int, Event]] = []
+        self._order = count()
+        self._stations: dict[str, _Station] = {}
+        self._lost: set[int] = set()
+        self._on_replica: dict[int, str] = {}
+        self._wake_s = inf
+
+    def run(
+        self, arrivals: Iterable[ev.Arrived], faults: Iterable[Event] = (), observe: Observe | None = None
+    ) -> Summary:
+        """Run all arrivals, which must be in order of time, to their answers; returns the count.
+
+        `faults` are events of replicas (`ReplicaDown`, `ReplicaStarting`, `ReplicaUp`) at their times. `observe` sees
+        every event with the router's actions on it, in the order of a log.
+        """
+        account = Account()
+        pending = iter(arrivals)
+        for event in faults:
+            self._push(event)
+
+        def feed(event: Event) -> None:
+            actions = self._router.handle(event)
+            account.feed(event, actions)
+            if observe is not None:
+                observe(event, actions)
+            for action in actions:
+                self._act(action, event.at_s)
+
+        feed(self._configured)
+        self._start_replicas(feed)
+        upcoming = next(pending, None)
+        while True:
+            now_s = min(
+                upcoming.at_s if upcoming is not None else inf, self._heap[0][0] if self._heap else inf, self._wake_s
+            )
+            if now_s == inf:
+                return account.summary()
+            while self._heap and self._heap[0][0] <= now_s:
+                event = heappop(self._heap)[2]
+                if self._is_real(event):
+                    feed(event)
+            while upcoming is not None and upcoming.at_s <= now_s:
+                feed(upcoming)
+                upcoming = next(pending, None)
+            if self._wake_s <= now_s:
+                self._wake_s = inf
+            feed(ev.Decide(at_s=now_s))
+
+    def _start_replicas(self, feed: Callable[[Event], None]) -> None:
+        at_s = self._configured.at_s
+        for pool in self._configured.fleet.pools:
+            for i in range(pool.replicas):
+                name = f"{pool.name}-{i}"
+                self._stations[name] = _Station(pool.name, at_s)
+                feed(ev.ReplicaUp(at_s=at_s, replica=name, pool=pool.name))
+
+    def _push(self, event: Event) -> None:
+        heappush(self._heap, (event.at_s, next(self._order), event))
+
+    def _is_real(self, event: Event) -> bool:
+        """Follow the replicas that come and go; what a lost replica had in hand never finishes."""
+        if isinstance(event, ev.ReplicaDown):
+            self._stations.pop(event.replica, None)
+            self._lost.update(b for b, replica in self._on_replica.items() if replica == event.replica)
+        elif isinstance(event, ev.ReplicaUp):
+            self._stations[event.replica] = _Station(event.pool, event.at_s)
+        elif isinstance(event, ev.Finished | ev.Started):
+            if isinstance(event, ev.Finished):
+                self._on_replica.pop(event.batch, None)
+            return event.batch not in self._lost
+        return True
+
+    def _act(self, action: Action, now_s: float) -> None:
+        if isinstance(action, ev.Dispatch):
+            station = self._stations[action.replica]
+            start_s = max(now_s, station.free_s)
+            service_s = self._draws[station.pool, action.model](sum(p.items for p in action.parts), self._rng)
+            station.free_s = start_s + service_s
+            self._on_replica[action.batch] = action.replica
+            if start_s > now_s:
+                self._push(ev.Started(at_s=start_s, batch=action.batch))
+            self._push(ev.Finished(at_s=station.free_s, batch=action.batch, service_s=service_s))
+        elif isinstance(action, ev.Wake):
+            self._wake_s = action.at_s
+
+
+def run(
+    configured: ev.Configured,
+    arrivals: Iterable[ev.Arrived],
+    draws: Mapping[tuple[str, str], Draw],
+    load_policy: LoadPolicy,
+    *,
+    faults: Iterable[Event] = (),
+    observe: Observe | None = None,
+) -> Summary:
+    """Simulate one fleet under one policy; see `Simulation.run`."""
+    return Simulation(configured, draws, load_policy).run(arrivals, faults, observe)
