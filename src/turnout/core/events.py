@@ -39,7 +39,8 @@ class Option(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One candidate of a decision: what running `items` on `replica` was predicted to take and to cost.
 
     `start_s` is the predicted start on the log's clock, `mean_s` and `p99_s` are seconds of service and transfer.
-    `feasible` is that every deadline in the batch is met at the 99 % quantile. `note` names what spoke against it.
+    `feasible` is that every deadline in the batch is met at the 99 % quantile, `busy` that the replica has no free
+    slot, so that the work would wait for it.
     """
 
     pool: str
@@ -51,7 +52,7 @@ class Option(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     marginal_usd: float = 0.0
     list_usd: float = 0.0
     feasible: bool = True
-    note: str = ""
+    busy: bool = False
 
 
 class Why(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

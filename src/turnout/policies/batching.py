@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -126,10 +127,9 @@ def _candidate(view: View, lane: Lane, queue: list[Waiting], at: int) -> Candida
     nbytes = head.nbytes * items // head.items
     parts: tuple[Part, ...] = (Part(head.rid, head.start, items),)
     if items == head.items and at + 1 < len(queue) and view.workloads[model].mergeable:
-        taken, items, nbytes = _grow(queue, at, pool, patience_s)
+        taken, items, nbytes = _grow(queue, at, lane)
         parts = tuple(w.part for w in queue[at : at + taken])
     mean_s, p99_s = pool.mean_s(model, items, nbytes), pool.p99_s(model, items, nbytes)
-    late = p99_s > patience_s
     option = Option(
         pool=spec.name,
         replica=lane.replica,
@@ -139,33 +139,37 @@ def _candidate(view: View, lane: Lane, queue: list[Waiting], at: int) -> Candida
         p99_s=p99_s,
         marginal_usd=pool.marginal_usd(mean_s, nbytes),
         list_usd=pool.price.list_usd(mean_s),
-        feasible=not late,
-        note="late" if late else "busy" if lane.slots_left <= 0 else "",
+        feasible=p99_s <= patience_s,
+        busy=lane.slots_left <= 0,
     )
     return Candidate(lane=lane, parts=parts, option=option)
 
 
-def _grow(queue: list[Waiting], at: int, pool: PoolView, patience_s: float) -> tuple[int, int, int]:
+def _grow(queue: list[Waiting], at: int, lane: Lane) -> tuple[int, int, int]:
     """How many of the queue from `at` on make one batch, with its items and bytes.
 
-    As many as fit and are done in `patience_s`. A head that is late even alone sets no limit: the sooner it and what
-    is behind it are through, the better, and a full batch is the quickest way.
+    As many as fit and are done by the earliest deadline that this lane can keep at all. Requests that are late even
+    alone set no limit: the sooner they are through the better, and a shared batch is the quickest way.
     """
-    head, name, limit = queue[at], pool.spec.name, pool.spec.max_items
-    totals = [(head.items, head.nbytes)]
-    items, nbytes = totals[0]
-    for w in queue[at + 1 :] if len(queue) - at <= limit else queue[at + 1 : at + limit]:
+    head, pool = queue[at], lane.pool
+    limit, name = pool.spec.max_items, pool.spec.name
+    totals: list[tuple[int, int]] = []
+    patience_s = inf
+    items = nbytes = 0
+    for w in queue[at : at + limit]:
         items += w.items
         nbytes += w.nbytes
         if items > limit or name in w.barred:
             break
         totals.append((items, nbytes))
+        if patience_s == inf and pool.p99_s(w.model, w.items, w.nbytes) <= w.deadline_s - lane.free_s:
+            patience_s = w.deadline_s - lane.free_s
 
     def late(count: int) -> bool:
         return pool.p99_s(head.model, *totals[count - 1]) > patience_s
 
     count = len(totals)
-    if count > 1 and late(count) and not late(1):
+    if count > 1 and late(count):
         count = bisect_left(range(count), True, lo=1, key=lambda n: late(n + 1))
     return (count, *totals[count - 1])
 

@@ -1,8 +1,8 @@
 """Cheapest feasible, with batching: of the batches that keep every deadline in them, the least dollars per item.
 
-On machines already paid for all marginal costs are equal (see `core.cost`); then the smaller share of the bill per
-item decides, which keeps the dearer machine free for what only it can do, and then the earlier finish. If nothing
-keeps the deadline, the earliest finish is the best that is left.
+On machines already paid for all marginal costs are equal (see `core.cost`); then an idle replica comes before a busy
+one, since waiting saves nothing, then the smaller list price per item, which keeps the dearer machine free for what
+only it can do, and then the earlier finish. If nothing keeps the deadline, the earliest finish is the best left.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], A
     return greedy(view, anywhere, _cost), state
 
 
-def _cost(option: Option) -> tuple[bool, float, float, float]:
+def _cost(option: Option) -> tuple[bool, float, bool, float, float]:
     finish_s = option.start_s + option.mean_s
     if not option.feasible:
-        return True, finish_s, 0.0, 0.0
-    return False, option.marginal_usd / option.items, option.list_usd / option.items, finish_s
+        return True, finish_s, option.busy, 0.0, 0.0
+    return False, option.marginal_usd / option.items, option.busy, option.list_usd / option.items, finish_s
