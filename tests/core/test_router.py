@@ -390,3 +390,23 @@ def test_pools_of_one_model_are_compared_by_their_own_latency():
     assert (small.replica, large.replica) == ("cpu-0", "gpu-0")
     assert small.why.binding == "cost"
     assert large.why.binding == "deadline"
+
+
+def test_a_request_larger_than_any_batch_is_split_over_idle_replicas_at_once():
+    """Where splitting is allowed, a large request runs on several replicas in the same tick, and is answered whole."""
+    router = started(configured(pool("cpu", replicas=3, max_items=40)), ("cpu-0", "cpu-1", "cpu-2"))
+    router.handle(arrived(1, items=100, max_parts=3))
+    dispatches = of(ev.Dispatch, decide(router))
+    assert [d.parts for d in dispatches] == [(Part(1, 0, 40),), (Part(1, 40, 40),), (Part(1, 80, 20),)]
+    actions = [a for d in dispatches for a in router.handle(ev.Finished(at_s=0.04, batch=d.batch, service_s=0.04))]
+    assert [len(a.pieces) for a in actions] == [3]
+
+
+def test_late_work_does_not_shrink_batches():
+    """Under overload a batch is filled even if its first request is late already: small batches would only add delay."""
+    config = configured(pool("cpu", replicas=1), workload={"late": "serve"})
+    router = started(config, ("cpu-0",))
+    for rid in range(20):
+        router.handle(arrived(rid, items=2, slack_s=0.0001))
+    (dispatch,) = of(ev.Dispatch, decide(router, 1.0))
+    assert len(dispatch.parts) == 20

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnout.core.events import Option, Part, Why
 from turnout.core.policy import Choice, Hold, PoolView, Run, View, Waiting
@@ -95,7 +96,17 @@ def _serve(view: View, queue: list[Waiting], lanes: list[Lane], allow: Allow, ra
             choices += _hold(view, head, candidates)
             held += 1
         best.lane.free_s = best.option.start_s + best.option.mean_s
-        at += len(best.parts)  # a batch is always a run of the queue; the rest of a cut request waits for the next tick
+        rest = head.items - best.parts[0].items
+        if rest:  # what does not fit is the next head, so that idle replicas share a large request in this very tick
+            queue[at] = replace(
+                head,
+                start=head.start + best.parts[0].items,
+                items=rest,
+                nbytes=head.nbytes * rest // head.items,
+                ranges_left=head.ranges_left - 1,
+            )
+        else:
+            at += len(best.parts)  # a batch is always a run of the queue
     return choices
 
 
