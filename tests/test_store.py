@@ -26,7 +26,11 @@ SAMPLES = st.builds(
 )
 
 
-def profile(samples=(Samples(items=1, service_s=(0.5,)),), model="m"):
+ONE = (Samples(items=1, service_s=(0.5,)),)
+
+
+def profile(samples=ONE, model="m"):
+    """Build a profile that was measured in a test."""
     return Profile(
         model=model,
         model_digest="d",
@@ -109,7 +113,7 @@ def test_an_interrupt_leaves_the_old_artefact_and_no_rest(tmp_path, monkeypatch,
         store.save(profile(model="new"), path)
     monkeypatch.undo()
     assert store.load(path, Profile).model == "old"
-    assert os.listdir(tmp_path) == ["p.json"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_envelope_is_plain_json_with_version_and_kind(tmp_path):
