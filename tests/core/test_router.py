@@ -403,7 +403,7 @@ def test_a_request_larger_than_any_batch_is_split_over_idle_replicas_at_once():
 
 
 def test_late_work_does_not_shrink_batches():
-    """Under overload a batch is filled even if its first request is late already: small batches would only add delay."""
+    """Under overload a batch is filled even if its first request is late: small batches would only add delay."""
     config = configured(pool("cpu", replicas=1), workload={"late": "serve"})
     router = started(config, ("cpu-0",))
     for rid in range(20):

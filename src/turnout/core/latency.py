@@ -8,19 +8,26 @@ Nothing here knows of queues, deadlines or money.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
-from math import ceil
-from statistics import fmean
+from collections.abc import Callable, Sequence
+from math import ceil, exp
+from statistics import fmean, median
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnout.core.profile import Profile
 
 WINDOW = 128
 """Ratios remembered per bucket: enough that a 99 % quantile is not the maximum."""
 
-GAIN = 0.005
-"""Step of the adaptive conformal correction: how fast the tail follows a run of misses."""
+SEEDS = 32
+"""Ratios of the profile that a live window starts with: few enough that what is seen soon outweighs them."""
+
+GAIN = 0.1
+"""Step of the adaptive tail: a batch beyond its p99 stretches all tails by a tenth, 99 within them undo that."""
+
+MAX_STRETCH = 20.0
+"""Beyond this a pool is not slow but broken."""
 
 ISOTONIC_GAIN = 0.8
 """The curve replaces the line only if its cross-validated error is below this share of the line's."""
@@ -104,24 +111,13 @@ def fit(profile: Profile, keep: int = WINDOW) -> LatencyModel:
     sizes = sorted(means)
     points = [(float(n), means[n]) for n in sizes]
     form, knots, error = _choose(points)
-    shape = LatencyModel(
-        form=form,
-        knot_items=tuple(x for x, _ in knots),
-        knot_s=tuple(y for _, y in knots),
-        ratios={},
-    )
+    shape = _shape(form, knots)
     pooled: dict[int, list[float]] = {}
     for s in profile.samples:
         predicted = shape.mean_s(s.items)
         pooled.setdefault(bucket(s.items), []).extend(t / predicted for t in s.service_s)
-    return LatencyModel(
-        form=form,
-        knot_items=shape.knot_items,
-        knot_s=shape.knot_s,
-        ratios={b: _thin(sorted(r), keep) for b, r in pooled.items()},
-        error=error,
-        max_items=sizes[-1],
-    )
+    ratios = {b: _thin(sorted(r), keep) for b, r in pooled.items()}
+    return replace(shape, ratios=ratios, error=error, max_items=sizes[-1])
 
 
 def _thin(ordered: list[float], keep: int) -> tuple[float, ...]:
@@ -136,26 +132,29 @@ Points = list[tuple[float, float]]
 
 
 def _choose(points: Points) -> tuple[str, Points, float]:
-    """The form with the smaller leave-one-size-out error, in favour of the line."""
-    line_knots, curve_knots = _fit_line(points), _fit_isotonic(points)
-    line_error, curve_error = _held_out_error(points, _fit_line), _held_out_error(points, _fit_isotonic)
-    if curve_error < ISOTONIC_GAIN * line_error:
-        return "isotonic", curve_knots, curve_error
-    return "line", line_knots, line_error
+    """The form with the smaller leave-one-size-out error, in favour of the line; and its mean error.
+
+    Errors are compared by their median: next to a step of the hardware the curve is far off once, the line everywhere.
+    """
+    line_errors, curve_errors = _held_out_errors(points, _fit_line), _held_out_errors(points, _fit_isotonic)
+    if curve_errors and median(curve_errors) < ISOTONIC_GAIN * median(line_errors):
+        return "isotonic", _fit_isotonic(points), fmean(curve_errors)
+    return "line", _fit_line(points), fmean(line_errors) if line_errors else 0.0
 
 
-def _held_out_error(points: Points, fitter: object) -> float:
-    """Mean relative error at each interior size when the curve is fitted without it (0 with under three sizes)."""
-    assert callable(fitter)
+def _held_out_errors(points: Points, fitter: Callable[[Points], Points]) -> list[float]:
+    """Relative error at each interior size when the form is fitted without it; none with under three sizes."""
     errors = []
     for i in range(1, len(points) - 1):
         knots = fitter(points[:i] + points[i + 1 :])
-        model = LatencyModel(
-            form="", knot_items=tuple(x for x, _ in knots), knot_s=tuple(y for _, y in knots), ratios={}
-        )
         x, y = points[i]
-        errors.append(abs(model.mean_s(int(x)) - y) / y)
-    return fmean(errors) if errors else 0.0
+        errors.append(abs(_shape("", knots).mean_s(int(x)) - y) / y)
+    return errors
+
+
+def _shape(form: str, knots: Points) -> LatencyModel:
+    """A model of the mean alone."""
+    return LatencyModel(form=form, knot_items=tuple(x for x, _ in knots), knot_s=tuple(y for _, y in knots), ratios={})
 
 
 def _fit_line(points: Points) -> Points:
@@ -194,29 +193,40 @@ def _fit_isotonic(points: Points) -> Points:
 
 
 class BucketState(Struct, kw_only=True):
-    """What one calibration bucket remembers; part of the router's snapshot."""
+    """One batch-size bucket: the last ratios actual / predicted, in order of time and of size, and their summary."""
 
     recent: list[float]
     ordered: list[float]
-    miss_level: float
     centre: float
     tail: float
+
+
+class CalibrationState(Struct, kw_only=True):
+    """What a calibration remembers; part of the router's snapshot."""
+
+    stretch: float
+    buckets: dict[int, BucketState]
 
 
 class Calibration:
     """One latency model, corrected by what its pool really takes.
 
-    Per bucket: the last `WINDOW` ratios actual / predicted (at first those of the profile) give the centre and the
-    tail; the level of the tail moves by adaptive conformal inference, so that the predicted p99 covers 99 % over time
-    even while the distribution drifts. Source: Gibbs and Candès, NeurIPS 2021: level += gain · (target - miss).
+    Per bucket, the last `WINDOW` ratios actual / predicted (at first those of the profile) give the centre and the
+    tail. On top, all tails are stretched by one factor that grows with every batch that took longer than its p99 and
+    shrinks with every one that did not, so that the predicted p99 covers 99 % over time even while the machine gets
+    slower in ways no window has seen. Source: quantile tracking, the P in Angelopoulos, Candes and Tibshirani,
+    "Conformal PID control for time series prediction", NeurIPS 2023, here on the logarithm of the ratio.
     """
 
-    __slots__ = ("_buckets", "_model", "_target")
+    __slots__ = ("_buckets", "_miss_factor", "_model", "_pass_factor", "_stretch", "_target")
 
     def __init__(self, model: LatencyModel, target: float = 0.99) -> None:
         """Start from `model`'s own residuals; `target` is the share of batches that `p99_s` has to cover."""
         self._model = model
         self._target = target
+        self._miss_factor = exp(GAIN * target)
+        self._pass_factor = exp(-GAIN * (1.0 - target))
+        self._stretch = 1.0
         self._buckets: dict[int, BucketState] = {}
 
     @property
@@ -226,47 +236,46 @@ class Calibration:
 
     def mean_s(self, items: int) -> float:
         """Mean seconds of service of a batch of `items`, as of now."""
-        state = self._buckets.get(items.bit_length() - 1) or self._open(items)
-        return self._model.mean_s(items) * state.centre
+        bucket_state = self._buckets.get(items.bit_length() - 1) or self._open(items)
+        return self._model.mean_s(items) * bucket_state.centre
 
     def p99_s(self, items: int) -> float:
         """Seconds that cover the target share of batches of `items`, as of now."""
-        state = self._buckets.get(items.bit_length() - 1) or self._open(items)
-        return self._model.mean_s(items) * state.tail
+        bucket_state = self._buckets.get(items.bit_length() - 1) or self._open(items)
+        return self._model.mean_s(items) * bucket_state.tail * self._stretch
 
     def observe(self, items: int, service_s: float) -> None:
         """Learn from one batch that took `service_s`."""
         state = self._buckets.get(items.bit_length() - 1) or self._open(items)
         predicted_s = self._model.mean_s(items)
         ratio = service_s / predicted_s if predicted_s > 0.0 else 1.0
-        allowed = 1.0 - self._target
-        missed = 1.0 if ratio > state.tail else 0.0
-        state.miss_level = min(max(state.miss_level + GAIN * (allowed - missed), 1e-4), 0.5)
+        factor = self._miss_factor if ratio > state.tail * self._stretch else self._pass_factor
+        self._stretch = min(max(self._stretch * factor, 1.0), MAX_STRETCH)
         if len(state.recent) >= WINDOW:
             oldest = state.recent.pop(0)
             del state.ordered[bisect_left(state.ordered, oldest)]
         state.recent.append(ratio)
         insort(state.ordered, ratio)
-        self._refresh(state)
+        self._summarise(state)
 
-    def states(self) -> dict[int, BucketState]:
-        """The live buckets, for a snapshot."""
-        return self._buckets
+    def state(self) -> CalibrationState:
+        """The live state, for a snapshot."""
+        return CalibrationState(stretch=self._stretch, buckets=self._buckets)
 
-    def restore(self, states: dict[int, BucketState]) -> None:
-        """Go on from a snapshot's buckets."""
-        self._buckets = dict(states)
+    def restore(self, state: CalibrationState) -> None:
+        """Go on from a snapshot."""
+        self._stretch = state.stretch
+        self._buckets = dict(state.buckets)
 
     def _open(self, items: int) -> BucketState:
         """Start a bucket from the profile's residuals nearest to it."""
-        seed = self._model.bucket_ratios(items)[-WINDOW:]
-        state = BucketState(recent=list(seed), ordered=list(seed), miss_level=1.0 - self._target, centre=1.0, tail=1.0)
-        self._refresh(state)
+        seed = _thin(list(self._model.bucket_ratios(items)), SEEDS)
+        state = BucketState(recent=list(seed), ordered=list(seed), centre=1.0, tail=1.0)
+        self._summarise(state)
         self._buckets[bucket(items)] = state
         return state
 
-    @staticmethod
-    def _refresh(state: BucketState) -> None:
+    def _summarise(self, state: BucketState) -> None:
         """Recompute the two factors that predictions use."""
         state.centre = sum(state.ordered) / len(state.ordered)
-        state.tail = max(quantile(state.ordered, 1.0 - state.miss_level), state.centre)
+        state.tail = max(quantile(state.ordered, self._target), state.centre)

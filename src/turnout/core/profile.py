@@ -35,8 +35,8 @@ class Samples(Struct, frozen=True, kw_only=True):
     """Raw timings at one batch size, in the order they were taken.
 
     `service_s` is the warm time of a whole call on the device, host to host; the phases, where the device can tell
-    them apart, are sequences of the same length whose sum is close to it. `peak_bytes` is the peak of the device's memory;
-    on the host, of what the model and the run added to the process.
+    them apart, are sequences of the same length whose sum is close to it. `peak_bytes` is the peak of the device's
+    memory; on the host, of what the model and the run added to the process.
     """
 
     items: int

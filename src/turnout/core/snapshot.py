@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from numpy.random import Generator
 
-from turnout.core.latency import BucketState
+from turnout.core.latency import CalibrationState
 from turnout.core.ledger import Request
 from turnout.core.policy import Waiting
 from turnout.core.replicas import Batch, Replica
@@ -32,7 +32,7 @@ class Snapshot(Struct, kw_only=True):
     reported_s: dict[str, float]
     batches: list[Batch]
     next_batch: int
-    calibrations: dict[str, dict[str, dict[int, BucketState]]]
+    calibrations: dict[str, dict[str, CalibrationState]]
     hedges_left: float
     closing_s: float | None
     wake_s: float | None

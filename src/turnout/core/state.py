@@ -131,7 +131,7 @@ class State:
             batches=list(self.batches.values()),
             next_batch=self.next_batch,
             calibrations={
-                pool: {model: c.states() for model, c in row.items()} for pool, row in self.calibrations.items()
+                pool: {model: c.state() for model, c in row.items()} for pool, row in self.calibrations.items()
             },
             hedges_left=self.hedges_left,
             closing_s=self.closing_s,
@@ -152,8 +152,8 @@ class State:
         self.batches = {b.flight.batch: b for b in value.batches}
         self.next_batch = value.next_batch
         for pool, row in value.calibrations.items():
-            for model, buckets in row.items():
-                self.calibrations[pool][model].restore(buckets)
+            for model, saved in row.items():
+                self.calibrations[pool][model].restore(saved)
         self.hedges_left = value.hedges_left
         self.closing_s = value.closing_s
         self.wake_s = NEVER if value.wake_s is None else value.wake_s
