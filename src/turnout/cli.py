@@ -210,13 +210,12 @@ def _what_if(log: Path, add: Sequence[str], policy: str, *, ignore_truncated_tai
     """The recorded traffic on another fleet or under another policy."""
     from rich.console import Console
 
-    from turnout import config, policies, simulate
+    from turnout import policies, simulate
     from turnout import replay as verb
-    from turnout.replay_text import show
+    from turnout.replay.text import show
 
     recording = verb.record(log, ignore_truncated_tail=ignore_truncated_tail)
-    known = {pool.name for pool in recording.configured.fleet.pools}
-    replicas, pools = config.additions(add, known)
+    replicas, pools = _additions(add, recording.configured.models)
 
     def run(configured: Any, arrivals: Any, faults: Any, latency: Any) -> Any:
         draws = {key: simulate.from_model(model) for key, model in latency.items()}
@@ -228,6 +227,26 @@ def _what_if(log: Path, add: Sequence[str], policy: str, *, ignore_truncated_tai
     else:
         show(answer, Console(width=_width()))
     return 0
+
+
+def _additions(add: Sequence[str], workloads: Sequence[Any]) -> tuple[dict[str, int], list[Any]]:
+    """What `--add` names: more replicas by pool, and the pools of TOML files."""
+    from turnout import config, store
+    from turnout.core.profile import Profile
+
+    models = {w.name: config.Weights(path="", digest=w.digest) for w in workloads}
+    replicas: dict[str, int] = {}
+    pools = []
+    for text in add:
+        name, _, count = text.rpartition("=")
+        if name and count.lstrip("+-").isdigit():
+            replicas[name] = int(count)
+        elif text.endswith(".toml"):
+            chosen = config.load_pools(Path(text))
+            pools += config.resolve_pools(chosen, lambda path: store.load(path, Profile), models)
+        else:
+            raise ConfigError(f"--add {text!r} is neither POOL=N, such as cpu=2, nor a .toml file with [[pools]]")
+    return replicas, pools
 
 
 @app.command

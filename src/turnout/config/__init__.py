@@ -10,16 +10,18 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import pydantic
 from pydantic import BaseModel
 
-from turnout.config.resolved import Resolved, listed, resolve
-from turnout.config.schema import Config, PoolConfig, meant
+from turnout.config.resolved import Resolved, Weights, listed, resolve, resolve_pools
+from turnout.config.schema import Config, PoolConfig, PoolsConfig, meant
 from turnout.errors import ConfigError
 
-__all__ = ["Config", "PoolConfig", "Resolved", "load", "resolve"]
+__all__ = ["Config", "PoolConfig", "Resolved", "Weights", "load", "load_pools", "resolve", "resolve_pools"]
+
+Whole = TypeVar("Whole", bound=BaseModel)
 
 PREFIX = "TURNOUT_"
 SECTIONS = ("gateway", "policy", "limits")
@@ -34,18 +36,38 @@ def load(path: Path, environ: Mapping[str, str], overrides: Mapping[str, Any] | 
     Raises:
         ConfigError: anything is wrong with any of them; the message lists every fault.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+    values = _read(path)
     faults: list[str] = []
     _apply_environ(values, environ, faults)
     for name, value in (overrides or {}).items():
         _put(values, name.split("."), value)
+    _set_log(values, path.parent)
+    return _validated(Config, values, path, faults)
+
+
+def load_pools(path: Path) -> tuple[PoolConfig, ...]:
+    """Read a file that has nothing but `[[pools]]`: what `turnout replay --add` tries beside a recorded fleet.
+
+    Raises:
+        ConfigError: as in `load`.
+    """
+    return _validated(PoolsConfig, _read(path), path, []).pools
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file as plain values."""
     try:
-        config = Config.model_validate(_relative(values, path.parent))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _validated(kind: type[Whole], values: dict[str, Any], path: Path, faults: list[str]) -> Whole:
+    """The values as `kind`; every fault, and those found before, in one error."""
+    try:
+        config = kind.model_validate(_relative(values, path.parent))
     except pydantic.ValidationError as error:
         faults += _faults(error)
     else:
@@ -92,13 +114,17 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
     table[path[-1]] = value
 
 
-def _relative(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Make paths absolute: they are relative to the config file's folder."""
+def _set_log(values: dict[str, Any], folder: Path) -> None:
+    """The log's folder, also where the file does not name it, is relative to the config file's."""
     gateway = values.setdefault("gateway", {})
     if isinstance(gateway, dict):
         log = gateway.get("log", "log")
         if isinstance(log, str):
             gateway["log"] = str((folder / log).resolve()) if log else None
+
+
+def _relative(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make paths absolute: they are relative to the config file's folder."""
     for model in _tables(values.get("models")):
         path = model.get("path")
         if isinstance(path, str) and path and (":" not in path or (folder / path).exists()):

@@ -5,12 +5,12 @@ How to open a profile and how to digest a model are arguments, so that this pack
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from turnout.config.schema import Config, ModelConfig, PoolConfig
+from turnout.config.schema import Config, ModelConfig, PoolConfig, meant
 from turnout.core import latency
 from turnout.core.cost import Price
 from turnout.core.fleet import Fleet, Limits, Link, PoolSpec
@@ -30,6 +30,17 @@ class Resolved(Struct, frozen=True, kw_only=True):
     limits: Limits
 
 
+class Weights(Struct, frozen=True, kw_only=True):
+    """Where a model is, "" if it is not known, and the digest of its weights, "" if there are none."""
+
+    path: str
+    digest: str
+
+
+Addition = tuple[PoolSpec, dict[str, latency.LatencyModel]]
+"""A pool with its latency model per model that it serves."""
+
+
 def resolve(config: Config, load_profile: Callable[[Path], Profile], digest: Callable[[str], str]) -> Resolved:
     """Open the profiles and make the core's values.
 
@@ -37,56 +48,69 @@ def resolve(config: Config, load_profile: Callable[[Path], Profile], digest: Cal
         ConfigError: a profile is missing, unreadable, of another model or device, or failed its comparison with the
             reference; the message lists every fault.
     """
-    faults: list[str] = []
-    digests = {model.name: digest(model.path) if model.path else "" for model in config.models}
-    models = {model.name: model for model in config.models}
-    latencies: dict[str, dict[str, latency.LatencyModel]] = {name: {} for name in digests}
-    pools = []
-    for number, pool in enumerate(config.pools):
-        profiles = {}
-        for name in pool.models:
-            if pool.latency is not None:
-                latencies[name][pool.name] = latency.line(pool.latency.a_s, pool.latency.b_s_per_item)
-                continue
-            try:
-                profiles[name] = _open_profile(pool, models[name], load_profile, digests[name])
-            except ArtefactError as error:
-                faults.append(f"pools[{number}].profile.{name}: {error}")
-            else:
-                latencies[name][pool.name] = latency.fit(profiles[name])
-        pools.append(_pool_spec(pool, profiles))
-    if faults:
-        raise ConfigError(listed("the config cannot be served", faults))
+    models = {
+        model.name: Weights(path=model.path, digest=digest(model.path) if model.path else "") for model in config.models
+    }
+    additions = resolve_pools(config.pools, load_profile, models)
+    latencies = {name: {spec.name: row[name] for spec, row in additions if name in row} for name in models}
     return Resolved(
-        fleet=Fleet(pools=tuple(pools)),
-        workloads=tuple(_workload(m, latencies[m.name], digests[m.name]) for m in config.models),
+        fleet=Fleet(pools=tuple(spec for spec, _ in additions)),
+        workloads=tuple(_workload(m, latencies[m.name], models[m.name].digest) for m in config.models),
         limits=Limits(**config.limits.model_dump()),
     )
 
 
-def _open_profile(
-    pool: PoolConfig, model: ModelConfig, load_profile: Callable[[Path], Profile], digest: str
-) -> Profile:
+def resolve_pools(
+    pools: Sequence[PoolConfig], load_profile: Callable[[Path], Profile], models: Mapping[str, Weights]
+) -> list[Addition]:
+    """Pools without a config around them; `models` are those that there are.
+
+    Raises:
+        ConfigError: as in `resolve`, or a pool serves a model that there is not.
+    """
+    faults: list[str] = []
+    additions: list[Addition] = []
+    for number, pool in enumerate(pools):
+        predictors: dict[str, latency.LatencyModel] = {}
+        profiles = {}
+        for name in pool.models:
+            if name not in models:
+                faults.append(f"pools[{number}].models: there is no model {name!r}{meant(name, list(models))}")
+            elif pool.latency is not None:
+                predictors[name] = latency.line(pool.latency.a_s, pool.latency.b_s_per_item)
+            else:
+                try:
+                    profiles[name] = _open_profile(pool, name, models[name], load_profile)
+                    predictors[name] = latency.fit(profiles[name])
+                except ArtefactError as error:
+                    faults.append(f"pools[{number}].profile.{name}: {error}")
+        additions.append((_pool_spec(pool, profiles), predictors))
+    if faults:
+        raise ConfigError(listed("these pools cannot be served", faults))
+    return additions
+
+
+def _open_profile(pool: PoolConfig, model: str, weights: Weights, load_profile: Callable[[Path], Profile]) -> Profile:
     """The profile of a model in a pool.
 
     Raises:
         ArtefactError: there is none, or it must not be used.
     """
-    path = pool.profile.get(model.name)
+    path = pool.profile.get(model)
     if path is None:
         raise ArtefactError(
-            f"{pool.name} has no profile of {model.name} on {pool.device}; measure one "
-            f"(turnout measure {model.path or model.name} --devices {pool.device}) and name its file here"
+            f"{pool.name} has no profile of {model} on {pool.device}; measure one "
+            f"(turnout measure {weights.path or model} --devices {pool.device}) and name its file here"
         )
     profile = load_profile(path)
     if profile.device != pool.device:
         raise ArtefactError(f"{path} is of device {profile.device}, and the pool is on {pool.device}")
     if not profile.routable:
         raise ArtefactError(f"{path} failed its comparison with the CPU's outputs, so nothing may be routed there")
-    if digest and profile.model_digest and profile.model_digest != digest:
+    if weights.digest and profile.model_digest and profile.model_digest != weights.digest:
         raise ArtefactError(
-            f"{path} was measured on other weights than those of {model.path} "
-            f"({profile.model_digest} and {digest}): measure again"
+            f"{path} was measured on other weights than those of {weights.path or model} "
+            f"({profile.model_digest} and {weights.digest}): measure again"
         )
     if not profile.samples or not all(samples.service_s for samples in profile.samples):
         raise ArtefactError(f"{path} has a batch size without samples: measure again")

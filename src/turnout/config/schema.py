@@ -173,6 +173,13 @@ class PoolConfig(Section):
     """Cold start of a replica in seconds; none takes it from the profiles."""
 
 
+class PoolsConfig(Section):
+    """A file with pools alone."""
+
+    pools: tuple[PoolConfig, ...] = Field(min_length=1)
+    """What could be added to a fleet."""
+
+
 class Config(Section):
     """A whole config file."""
 

@@ -183,34 +183,27 @@ def record(log: Path, *, ignore_truncated_tail: bool = False) -> Recording:
     """Read a whole run.
 
     Raises:
-        ArtefactError: as in `verify`, or the log has no arrivals.
+        ArtefactError: as in `verify`, or the log has no arrivals, or those of several runs.
     """
     account = Account()
     configured: ev.Configured | None = None
     arrivals: list[ev.Arrived] = []
     faults: list[Event] = []
-    ratios: dict[tuple[str, str], dict[int, list[float]]] = {}
-    flying: dict[int, ev.Dispatch] = {}
-    pool_of: dict[str, str] = {}
+    services = _Services()
     for path in _segments(log):
         for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
             event = group.event
             account.feed(event, group.actions)
-            flying.update((a.batch, a) for a in group.actions if isinstance(a, ev.Dispatch))
+            services.feed(group)
             if isinstance(event, ev.Configured):
+                if configured is not None and group.line == 1 and event.snapshot is None:
+                    msg = f"{log} holds several runs, and {path.name} begins another; name the segments of one run"
+                    raise ArtefactError(msg)
                 configured = configured or replace(event, snapshot=None)
             elif isinstance(event, ev.Arrived):
                 arrivals.append(event)
-            elif isinstance(event, ev.ReplicaUp | ev.ReplicaDown | ev.ReplicaStarting):
-                if isinstance(event, ev.ReplicaUp):
-                    pool_of[event.replica] = event.pool
-                if faults or isinstance(event, ev.ReplicaDown):  # what came before are the replicas' first starts
-                    faults.append(event)
-            elif isinstance(event, ev.Finished) and event.batch in flying:
-                dispatch = flying.pop(event.batch)
-                key = pool_of.get(dispatch.replica, ""), dispatch.model
-                items = sum(p.items for p in dispatch.parts)
-                ratios.setdefault(key, {}).setdefault(bucket(items), []).append(event.service_s / dispatch.predicted_s)
+            elif isinstance(event, ev.ReplicaDown) or (faults and isinstance(event, ev.ReplicaUp | ev.ReplicaStarting)):
+                faults.append(event)  # starts before the first loss are how the run began
     if configured is None or not arrivals:
         msg = f"{log} has no requests in it, so there is nothing to ask of another fleet"
         raise ArtefactError(msg)
@@ -218,23 +211,41 @@ def record(log: Path, *, ignore_truncated_tail: bool = False) -> Recording:
         configured=configured,
         arrivals=tuple(arrivals),
         faults=tuple(faults),
-        observed=_observed(configured, ratios),
+        observed=services.models(configured),
         summary=account.summary(),
     )
 
 
-def _observed(
-    configured: ev.Configured, ratios: Mapping[tuple[str, str], Mapping[int, list[float]]]
-) -> dict[tuple[str, str], LatencyModel]:
-    """Each latency model of the head, with the recorded ratios in the buckets that the run has seen."""
-    return {
-        (pool, workload.name): replace(
-            model,
-            ratios={**model.ratios, **{b: tuple(sorted(r)) for b, r in ratios.get((pool, workload.name), {}).items()}},
-        )
-        for workload in configured.models
-        for pool, model in workload.latency.items()
-    }
+class _Services:
+    """Collects what batches took, by (pool, model) and batch size."""
+
+    def __init__(self) -> None:
+        self._pool_of: dict[str, str] = {}
+        self._flying: dict[int, ev.Dispatch] = {}
+        self._took: dict[tuple[str, str], list[tuple[int, float]]] = {}
+
+    def feed(self, group: Group) -> None:
+        """Follow one event and its actions."""
+        event = group.event
+        self._flying.update((a.batch, a) for a in group.actions if isinstance(a, ev.Dispatch))
+        if isinstance(event, ev.ReplicaUp):
+            self._pool_of[event.replica] = event.pool
+        elif isinstance(event, ev.Finished) and event.batch in self._flying:
+            dispatch = self._flying.pop(event.batch)
+            key = self._pool_of.get(dispatch.replica, ""), dispatch.model
+            self._took.setdefault(key, []).append((sum(p.items for p in dispatch.parts), event.service_s))
+
+    def models(self, configured: ev.Configured) -> dict[tuple[str, str], LatencyModel]:
+        """Each latency model of the head, with the recorded ratios in the buckets that the run has seen."""
+        found = {}
+        for workload in configured.models:
+            for pool, model in workload.latency.items():
+                ratios: dict[int, list[float]] = {}
+                for items, service_s in self._took.get((pool, workload.name), ()):
+                    ratios.setdefault(bucket(items), []).append(service_s / model.mean_s(items))
+                seen = {b: tuple(sorted(r)) for b, r in ratios.items()}
+                found[pool, workload.name] = replace(model, ratios={**model.ratios, **seen})
+        return found
 
 
 def what_if(
