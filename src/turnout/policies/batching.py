@@ -22,11 +22,6 @@ Allow = Callable[[Waiting, PoolView], bool]
 Rank = Callable[[Option], tuple[Any, ...]]
 
 
-def anywhere(waiting: Waiting, pool: PoolView) -> bool:  # the shape of `Allow`
-    """Every pool that serves the model is allowed."""
-    return True
-
-
 def finish(option: Option) -> tuple[float]:
     """The earlier by prediction, the better."""
     return (option.start_s + option.mean_s,)
@@ -53,7 +48,7 @@ class Candidate(Struct, kw_only=True):
     option: Option
 
 
-def greedy(view: View, allow: Allow, rank: Rank) -> list[Choice]:
+def greedy(view: View, rank: Rank, allow: Allow | None = None) -> list[Choice]:
     """Assign what waits, earliest deadline first, to the best-ranked candidate of all pools.
 
     If the best is a replica that is busy, the work waits for it, and is decided again before the best alternative
@@ -64,27 +59,43 @@ def greedy(view: View, allow: Allow, rank: Rank) -> list[Choice]:
         Lane(replica=r.replica, pool=view.pools[r.pool], free_s=max(r.free_s, now_s), slots_left=r.slots_left)
         for r in view.replicas
     ]
-    queues: dict[str, list[Waiting]] = {}
-    for w in view.waiting:
-        queues.setdefault(w.model, []).append(w)
     choices: list[Choice] = []
-    for model, queue in queues.items():
-        usable = [lane for lane in lanes if lane.pool.serves(model)]
-        choices += _serve(view, queue, usable, allow, rank)
+    for pools, queue in _queues(view, allow):
+        choices += _serve(view, queue, [lane for lane in lanes if lane.pool.spec.name in pools], rank)
     return choices
 
 
-def _serve(view: View, queue: list[Waiting], lanes: list[Lane], allow: Allow, rank: Rank) -> list[Choice]:
-    """Assign the queue of one model until nothing is left of it, or no replica has a slot."""
+def _queues(view: View, allow: Allow | None) -> list[tuple[tuple[str, ...], list[Waiting]]]:
+    """What waits, in order of deadline, by model and by the pools that may run it: a queue shares its batches."""
+    serving = {
+        model: [(name, pool) for name, pool in view.pools.items() if pool.serves(model)] for model in view.workloads
+    }
+    every = {model: tuple(name for name, _ in pools) for model, pools in serving.items()}
+    least = {model: min((p.spec.max_items for _, p in pools), default=0) for model, pools in serving.items()}
+    queues: dict[tuple[str, tuple[str, ...]], list[Waiting]] = {}
+    for w in view.waiting:
+        model = w.model
+        names = every[model]
+        if allow is not None or w.barred or w.items > least[model]:
+            names = tuple(
+                name
+                for name, pool in serving[model]
+                if name not in w.barred
+                and (w.items <= pool.spec.max_items or w.ranges_left > 0)
+                and (allow is None or allow(w, pool))
+            )
+        queues.setdefault((model, names), []).append(w)
+    return [(names, queue) for (_, names), queue in queues.items()]
+
+
+def _serve(view: View, queue: list[Waiting], lanes: list[Lane], rank: Rank) -> list[Choice]:
+    """Assign one queue until nothing is left of it, or no replica has a slot."""
     choices: list[Choice] = []
     at = held = 0
     slots = sum(lane.slots_left for lane in lanes)
     while at < len(queue) and slots > 0 and held < MAX_HOLDS:
         head = queue[at]
-        candidates = [_candidate(view, lane, queue, at) for lane in _first_per_pool(lanes, head, allow)]
-        if not candidates:
-            at += 1
-            continue
+        candidates = [_candidate(view, lane, queue, at) for lane in _first_per_pool(lanes)]
         candidates.sort(key=lambda c: rank(c.option))
         best = candidates[0]
         if best.lane.slots_left > 0:
@@ -110,22 +121,14 @@ def _serve(view: View, queue: list[Waiting], lanes: list[Lane], allow: Allow, ra
     return choices
 
 
-def _first_per_pool(lanes: list[Lane], head: Waiting, allow: Allow) -> list[Lane]:
-    """For each pool that `head` may use, the replica that can begin first; a free slot comes before all others."""
+def _first_per_pool(lanes: list[Lane]) -> list[Lane]:
+    """For each pool the replica that can begin first; a free slot comes before all others."""
     first: dict[str, Lane] = {}
-    refused: set[str] = set()
     for lane in lanes:
-        spec = lane.pool.spec
-        known = first.get(spec.name)
-        if known is not None:
-            if (lane.slots_left <= 0, lane.free_s) < (known.slots_left <= 0, known.free_s):
-                first[spec.name] = lane
-        elif spec.name not in refused:
-            fits = head.items <= spec.max_items or head.ranges_left > 0
-            if fits and spec.name not in head.barred and allow(head, lane.pool):
-                first[spec.name] = lane
-            else:
-                refused.add(spec.name)
+        name = lane.pool.spec.name
+        known = first.get(name)
+        if known is None or (lane.slots_left <= 0, lane.free_s) < (known.slots_left <= 0, known.free_s):
+            first[name] = lane
     return list(first.values())
 
 
@@ -163,14 +166,14 @@ def _grow(queue: list[Waiting], at: int, lane: Lane) -> tuple[int, int, int]:
     alone set no limit: the sooner they are through the better, and a shared batch is the quickest way.
     """
     head, pool = queue[at], lane.pool
-    limit, name = pool.spec.max_items, pool.spec.name
+    limit = pool.spec.max_items
     totals: list[tuple[int, int]] = []
     patience_s = inf
     items = nbytes = 0
     for w in queue[at : at + limit]:
         items += w.items
         nbytes += w.nbytes
-        if items > limit or name in w.barred:
+        if items > limit:
             break
         totals.append((items, nbytes))
         if patience_s == inf and pool.p99_s(w.model, w.items, w.nbytes) <= w.deadline_s - lane.free_s:
@@ -181,7 +184,7 @@ def _grow(queue: list[Waiting], at: int, lane: Lane) -> tuple[int, int, int]:
 
     count = len(totals)
     if count > 1 and late(count):
-        count = bisect_left(range(count), True, lo=1, key=lambda n: late(n + 1))
+        count = bisect_left(range(count), 1, lo=1, key=lambda n: late(n + 1))
     return (count, *totals[count - 1])
 
 

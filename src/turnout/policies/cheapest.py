@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from turnout.core.events import Option
 from turnout.core.policy import Choice, Policy, View
-from turnout.policies.batching import anywhere, greedy
+from turnout.policies.batching import greedy
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ def policy(params: Params) -> Policy:  # one shape for all policies
 
 
 def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-    return greedy(view, anywhere, _cost), state
+    return greedy(view, _cost), state
 
 
 def _cost(option: Option) -> tuple[bool, float, bool, float, float]:

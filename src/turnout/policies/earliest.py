@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.random import Generator
 
 from turnout.core.policy import Choice, Policy, View
-from turnout.policies.batching import anywhere, finish, greedy
+from turnout.policies.batching import finish, greedy
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,4 +25,4 @@ def policy(params: Params) -> Policy:
 
 
 def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-    return greedy(view, anywhere, finish), state
+    return greedy(view, finish), state

@@ -25,6 +25,6 @@ def policy(params: Params) -> Policy:
         return pool.spec.name in params.pools
 
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-        return greedy(view, allow, finish), state
+        return greedy(view, finish, allow), state
 
     return decide

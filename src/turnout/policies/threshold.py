@@ -34,6 +34,6 @@ def policy(params: Params) -> Policy:
             wants_accelerator = waiting.items >= params.items
             return wants_accelerator == (pool.spec.device != "cpu") or len(devices[waiting.model]) == 1
 
-        return greedy(view, allow, finish), state
+        return greedy(view, finish, allow), state
 
     return decide
