@@ -20,7 +20,32 @@ from turnout.core.profile import Profile, ProfileTable, Provenance, Samples
 OUT = Path(__file__).parents[1] / "src/turnout/data/kairos.json"
 MODELS = ("rm2", "dien", "wnd", "mtwnd", "ncf")
 INSTANCES = {"g4dn.xlarge": ("cuda", "NVIDIA T4 (AWS g4dn.xlarge)"), "r5n.large": ("cpu", "2 vCPU (AWS r5n.large)")}
-SIZES = (10, 20, 30, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 450, 500, 560, 620, 680, 740, 800, 870, 940, 1000)
+SIZES = (
+    10,
+    20,
+    30,
+    40,
+    60,
+    80,
+    100,
+    130,
+    160,
+    200,
+    250,
+    300,
+    350,
+    400,
+    450,
+    500,
+    560,
+    620,
+    680,
+    740,
+    800,
+    870,
+    940,
+    1000,
+)
 KEPT = 20
 """Order statistics per batch size: enough for a 95 % quantile, small enough to ship."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.graphs import logarithm, mlp
 from turnout import measure, store
+from turnout.core.profile import Profile, Provenance, Samples
 
 COMMAND = [sys.executable, "-m", "turnout"]
 SHORT = ["--batch", "1,4", "--budget-s", "1", "--devices", "cpu"]
@@ -79,11 +80,16 @@ def test_the_users_own_function_is_found_in_the_working_directory(tmp_path):
         (["none.onnx"], 2, "none.onnx is not a file"),
         (["bad.onnx"], 2, "ONNX Runtime cannot load"),
         (["log.onnx"], 2, "not finite"),
+        (["cut.onnx"], 2, "ONNX Runtime cannot load cut.onnx"),
+        (["empty.onnx"], 2, "ONNX Runtime cannot load empty.onnx"),
         (["mlp.onnx", "--batch", "one"], 2, "--batch 'one'"),
+        (["mlp.onnx", "--budget-s", "nan"], 2, "--budget-s must be a number of seconds above 0"),
+        (["mlp.onnx", "--seed", "-1"], 2, "--seed must be at least 0"),
         (["mlp.onnx", "--batch", "0"], 2, "at least 1"),
         (["mlp.onnx", "--input", "wrong=Nx16:float32"], 2, "--input names wrong"),
         (["mlp.onnx", "--input", "x=Nx15"], 2, "does not run on these inputs"),
         (["mlp.onnx", "--inputs", "none.npz"], 2, "cannot read inputs"),
+        (["mlp.onnx", "--inputs", "bad.onnx"], 2, "bad.onnx is no .npz of plain arrays"),
         (["mlp.onnx", "--dim", "n"], 2, "SYMBOL=SIZE"),
         (["mlp.onnx", "--price", "cpu=free"], 2, "DEVICE=DOLLARS_PER_HOUR"),
         (["mlp.onnx", "--pre", "mlp"], 2, "is not module:function"),
@@ -97,6 +103,8 @@ def test_the_users_own_function_is_found_in_the_working_directory(tmp_path):
 def test_what_is_wrong_is_one_message_and_a_code(tmp_path, model, arguments, code, says):
     """Every mistake has the exit code of its class and one message on stderr, with no traceback and no result."""
     (tmp_path / "bad.onnx").write_bytes(b"this is no model")
+    (tmp_path / "cut.onnx").write_bytes(Path(model).read_bytes()[:200])
+    (tmp_path / "empty.onnx").touch()
     logarithm(tmp_path / "log.onnx")
     if "cuda" in str(arguments) and "cuda" in __import__("turnout.pools.onnx", fromlist=["devices"]).devices():
         pytest.skip("CUDA is here")
@@ -106,6 +114,98 @@ def test_what_is_wrong_is_one_message_and_a_code(tmp_path, model, arguments, cod
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "out").exists()
+
+
+LOG_LINES = [
+    '{"type":"configured","at_s":0,"fleet":{"pools":[]},"models":[],"policy":"cheapest"}',
+    '{"type":"arrived","at_s":1,"rid":1,"model":"m","items":1,"deadline_s":2}',
+    '{"type":"reject","rid":1,"reason":"unknown model","detail":"no model is called \'m\'"}',
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags", "code", "says"),
+    [
+        (LOG_LINES, [], 0, "identical: 2 events, 1 actions"),
+        (LOG_LINES[:2], [], 3, "DIFFERENT from log.jsonl, line 2"),
+        ([], [], 2, "log.jsonl is empty"),
+        (LOG_LINES[1:], [], 2, "the first record is Arrived"),
+        ([*LOG_LINES, '{"type":'], [], 2, "--ignore-truncated-tail"),
+        ([LOG_LINES[0], "{]", ""], [], 2, "log.jsonl, line 2: damaged"),
+        ([LOG_LINES[0], LOG_LINES[1].replace("2}", "NaN}")], [], 2, "log.jsonl, line 2: damaged"),
+        ([LOG_LINES[0].replace("cheapest", "best")], [], 2, "no policy is called 'best'; there are: cheapest"),
+        (LOG_LINES, ["--policy", "best"], 2, "no policy is called 'best'; there are: cheapest"),
+        (LOG_LINES, ["--add", "cpu"], 2, "--add 'cpu' is neither POOL=N"),
+        (LOG_LINES, ["--add", "cpu=1"], 2, "cannot add 1 replicas to pool 'cpu'"),
+        (LOG_LINES, ["--add", "none.toml"], 2, "cannot read the config none.toml"),
+        (LOG_LINES[:1], ["--policy", "earliest"], 2, "has no requests in it"),
+    ],
+)
+def test_what_replay_says_of_a_log(tmp_path, lines, flags, code, says):
+    """Proven is 0, different is 3, and a log or a flag that is wrong is 2 with the file, the line and the remedy."""
+    text = "\n".join(lines)
+    (tmp_path / "log.jsonl").write_text(text + ("\n" if lines and not text.endswith('"type":') else ""))
+    result = turnout("replay", "log.jsonl", *flags, cwd=tmp_path)
+    assert (result.returncode, "Traceback" in result.stderr) == (code, False)
+    assert says in (result.stderr if code == 2 else result.stdout)
+
+
+SERVED = """
+[gateway]
+port = 0
+log = ""
+[[models]]
+name = "mlp"
+path = "mlp.onnx"
+slo = { deadline_ms = 100 }
+[[pools]]
+name = "cpu"
+models = ["mlp"]
+profile = { mlp = "cpu.json" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "profile", "says"),
+    [
+        (("port", "prot"), None, "gateway.prot: there is no such key; did you mean port?"),
+        (("mlp.onnx", "none.onnx"), "", "none.onnx is not a file"),
+        (("", ""), None, "pools[0].profile.mlp: cpu.json does not exist"),
+        (("", ""), b"", "cpu.json is empty"),
+        (("", ""), b'{"schema_version":1,"ki', "cpu.json is damaged or cut short"),
+        (("", ""), b'{"schema_version":1,"kind":"profile","body":NaN}', "cpu.json is damaged"),
+        (("", ""), "sha256:0", "was measured on other weights than those of mlp.onnx"),
+        (('["mlp"]', '["mlp"]\nbackend = "onxx"'), "", "no backend is called 'onxx'"),
+        (('["mlp"]', '["mlp"]\ndevice = "cuda"'), "", "cpu.json is of device cpu, and the pool is on cuda"),
+    ],
+)
+def test_what_serve_refuses_before_it_serves(tmp_path, model, change, profile, says):
+    """A config, model or profile that is wrong is said once, with exit code 2 and no word of a restart."""
+    if isinstance(profile, str):
+        store.save(made_up(profile), tmp_path / "cpu.json")
+    elif profile is not None:
+        (tmp_path / "cpu.json").write_bytes(profile)
+    (tmp_path / "turnout.toml").write_text(SERVED.replace(*change, 1) if change[0] else SERVED)
+    result = turnout("serve", "turnout.toml", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count(says) == 1
+    assert "starts again" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def made_up(digest):
+    """A profile of two batch sizes."""
+    provenance = Provenance(kind="modelled", source="made up for this test", date="", hardware="")
+    samples = (Samples(items=1, service_s=(0.001,)), Samples(items=8, service_s=(0.002,)))
+    return Profile(
+        model="mlp",
+        model_digest=digest,
+        device="cpu",
+        device_key="k",
+        variant="fp32",
+        provenance=provenance,
+        samples=samples,
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path, model):

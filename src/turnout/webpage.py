@@ -1,7 +1,8 @@
 """One self-contained HTML page with plotly figures: nothing from the network, dark or light as the reader prefers.
 
 Figures are plain plotly JSON, so that the Python side of plotly is never imported; its script comes from its wheel.
-Rules: all text goes through `text`; every block with figures names their origin.
+It knows nothing of what the figures show. Rules: words pass through `text`, since a model or a file may be called
+anything; every `section` with figures names their origin.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ PALETTE = ("#3b82c4", "#e08a2e", "#4ca66b", "#a66bc2", "#c9564f", "#7d8790")
 Figure = dict[str, Any]
 
 
-def render(title: str, headline: str, body: str, figures: Mapping[str, Figure]) -> str:
-    """The whole page. `body` is HTML with a `place(name, …)` for each of `figures`.
+def render(title: str, headline: str, origin: str, body: str, figures: Mapping[str, Figure]) -> str:
+    """The whole page; `origin` is the headline's. `body` is HTML with a `place(name, …)` for each of `figures`.
 
     Raises:
         ExtraMissingError: plotly is not installed.
@@ -34,8 +35,9 @@ def render(title: str, headline: str, body: str, figures: Mapping[str, Figure]) 
     return page.substitute(
         title=text(title),
         headline=text(headline),
+        origin=_label(origin),
         body=body,
-        figures=msgspec.json.encode(figures).decode().replace("</", "<\\/"),  # cannot close its script element
+        figures=msgspec.json.encode(figures).decode().replace("<", "\\u003c"),  # cannot end its script element
         plotly=plotly_js(),
     )
 
@@ -52,10 +54,9 @@ def plotly_js() -> str:
     return (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
-def section(title: str, content: str, origin: str = "", style: str = "") -> str:
-    """A block with its title and the origin of its figures; `content` is HTML."""
-    label = f' <span class="origin">{text(origin)}</span>' if origin else ""
-    return f'<section class="{style}"><h2>{text(title)}{label}</h2>{content}</section>'
+def section(title: str, origin: str, content: str, style: str = "") -> str:
+    """A block with its title and the origin of its figures ("" where it has none); `content` is HTML."""
+    return f'<section class="{style}"><h2>{text(title)}{_label(origin)}</h2>{content}</section>'
 
 
 def place(name: str, figure: Figure) -> str:
@@ -79,11 +80,16 @@ def listing(lines: Iterable[str], style: str = "") -> str:
     return f'<ul class="{style}">{items}</ul>' if items else ""
 
 
-def paragraph(line: str) -> str:
-    """A paragraph of plain text."""
-    return f"<p>{text(line)}</p>"
+def paragraph(line: str, origin: str = "") -> str:
+    """A paragraph of plain text, with the origin of its figures where it is not that of the whole section."""
+    return f"<p>{text(line)}{_label(origin)}</p>"
 
 
 def text(words: str) -> str:
     """Text made safe for HTML."""
     return markup.escape(words)
+
+
+def _label(origin: str) -> str:
+    """An origin in its frame, nothing when there is none."""
+    return f' <span class="origin">{text(origin)}</span>' if origin else ""

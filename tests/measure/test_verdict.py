@@ -7,36 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.core.profile import Parity, Profile, Provenance, Samples
+from tests.duels import DISAGREES, PRICES, SIZES, entry, judge, price
 from turnout.measure import prices, verdict, words
-from turnout.measure.artefact import Branching, Entry, PriceTag, Refusal, Stop
-
-SIZES = (1, 2, 4, 8, 16, 32, 64)
-AGREES = Parity(ok=True, worst=0.1, max_abs=1e-6, atol=1e-5, rtol=1e-3)
-DISAGREES = Parity(ok=False, worst=7.0, max_abs=1.0, atol=1e-5, rtol=1e-3)
-
-
-def entry(label, seconds, *, threads=0, parity=AGREES, software=False, rounds=40, noise=0.02, seed=0):
-    """A contender that takes about seconds(items), with log-normal noise."""
-    device, _, variant = label.partition(" ")
-    rng = np.random.default_rng([seed, *label.encode()])
-    samples = tuple(
-        Samples(items=n, service_s=tuple(seconds(n) * rng.lognormal(0.0, noise, rounds)))
-        for n in SIZES
-        if seconds(n) is not None
-    )
-    source = Provenance(kind="measured", source="test", date="2026-12-01", hardware="h", software_device=software)
-    profile = Profile(
-        model="m",
-        model_digest="d",
-        device=device,
-        device_key=device,
-        variant=variant,
-        provenance=source,
-        samples=samples,
-        parity=parity,
-    )
-    return Entry(label=label, threads=threads, profile=profile)
+from turnout.measure.artefact import Branching, Refusal, Stop
 
 
 def cpu(**more):
@@ -47,20 +20,6 @@ def cpu(**more):
 def gpu(a=8e-3, b=1e-5, **more):
     """A GPU with a fixed cost of eight items: the lines cross between 8 and 16."""
     return entry("cuda fp32", lambda n: a + b * n, **more)
-
-
-def price(device, usd_per_h, cores=0, *, stale=False):
-    """A price tag."""
-    return PriceTag(device=device, usd_per_h=usd_per_h, cores=cores, source="test", date="2026-12-01", stale=stale)
-
-
-PRICES = (price("cpu", 0.1, 1), price("cuda", 1.0))
-
-
-def judge(*entries, **more):
-    """The verdict on contenders, with nothing else known unless given."""
-    known = {"prices": PRICES, "path": {}, "branching": None, "stops": (), "refusals": (), "seed": 0}
-    return verdict.judge(entries, **(known | more))
 
 
 def crossover(found, criterion):

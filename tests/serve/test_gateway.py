@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import socket
 import struct
 import zlib
@@ -93,6 +94,12 @@ def test_health_bodies(gateway):
     assert ask(gateway.port, "/v2/")[2]["name"] == "turnout"
 
 
+def tensor_json(**changes):
+    """A request for the echo model with something wrong in its one input; None takes a key away."""
+    entry = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.0] * 4} | changes
+    return json.dumps({"inputs": [{key: value for key, value in entry.items() if value is not None}]}).encode()
+
+
 ERRORS = [
     (404, "/nowhere", None, {}, "there is no /nowhere"),
     (404, "/v2/models/no", None, {}, "no model is called 'no'"),
@@ -104,6 +111,13 @@ ERRORS = [
     (405, "/v2/health/live", b"", {}, "Method Not Allowed"),
     (400, INFER, b"", {}, "is not JSON"),
     (400, INFER, b"{", {}, "is not JSON"),
+    (404, "/v2/models/no/infer", request(), {}, "no model is called 'no'"),
+    (400, INFER, tensor_json(name="z"), {}, "the model has no input 'z'; it has: x"),
+    (400, INFER, tensor_json(datatype="INT64"), {}, "input x is FP32, and the request has INT64"),
+    (400, INFER, tensor_json(shape=[1, 5]), {}, "input x has shape [-1, 4], and the request has [1, 5]"),
+    (400, INFER, tensor_json(shape=[2**62, 4]), {}, "takes 18446744073709551616 values"),
+    (400, INFER, tensor_json(data=None, parameters={"binary_data_size": 16}), {}, "16 binary bytes, and 0 are left"),
+    (400, INFER, tensor_json(data=[math.nan] * 4), {}, "NaN and Infinity have no JSON form: send"),
     (400, INFER, request(), {"Inference-Header-Content-Length": "-1"}, "is a number of bytes"),
     (400, INFER, request(), {"Inference-Header-Content-Length": "9" * 30}, "is a number of bytes"),
     (400, INFER, request(items=33), {}, "at most 32"),

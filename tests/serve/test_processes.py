@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -110,6 +111,35 @@ def test_a_signal_drains(tmp_path, number):
     assert answers == [200]
     assert (process.returncode, said) == (0, "")
     assert replay.verify(tmp_path / "log", policies.load).identical
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_models_load_ends_at_once(tmp_path, number, code):
+    """There is nothing to drain: the exit code is the signal's, no ready line is said, and no worker is left."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = written(tmp_path, workers="process", replicas=2, pool="options = { start_s = 60.0 }")
+    command = [sys.executable, "-m", "turnout", "serve", str(path), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            eventually(lambda: len(workers(process)) == 2)
+            eventually(lambda: answers(port, "/v2/health/live") == 200)
+            assert answers(port, "/v2/health/ready") == 503
+            children = workers(process)
+            process.send_signal(number)
+            stdout, stderr = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    eventually(lambda: not any(alive(pid) for pid in children))
+    assert (process.returncode, stdout, stderr) == (code, "", "")
+
+
+def answers(port, path):
+    """The status of a route, None while nobody listens."""
+    try:
+        return ask(port, path)[0]
+    except OSError:
+        return None
 
 
 def test_a_second_signal_does_not_wait(tmp_path):

@@ -4,7 +4,8 @@
     elsewhere   published T4 and CPU measurements through the same router, policies side by side
     advice      what to rent at that traffic, where the answer flips, and what would flip it
     files, load real files as input; the open-loop client process
-    text, page  the result for a terminal, and as one HTML page
+    story       the result in words and tables, each with its origin
+    text, page  the story in a terminal, and as one HTML page
 
 Every figure says whether it was measured here, measured elsewhere, or modelled.
 """

@@ -6,6 +6,7 @@ All of it is modelled: fleets are tried in the simulation of part two, priced by
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,18 @@ REFINEMENTS = 3
 """Bisections of the interval in which the verdict flips."""
 
 
+KINDS = {
+    "cpu-only": "CPU machines only",
+    "gpu-only": "GPU machines only",
+    "hybrid": "CPU and GPU machines together",
+}
+"""Kinds of fleet in words."""
+
+
+MODELS = {"wnd": "Wide & Deep"}
+"""Models of the published study that have a name people know."""
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """The cheapest fleet of each kind at one rate, cheapest first."""
 
@@ -46,19 +59,30 @@ class Advice(Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """One sentence to act on."""
-        flips = "; ".join(f"from {low:.0f}-{high:.0f} queries/s on, {kind}" for low, high, kind in self.flips)
-        return (
-            f"At {self.setting.rate_qps:.0f} queries/s of {self.setting.model} within "
-            f"{self.setting.deadline_s * 1e3:.0f} ms, rent {fleet(self.best)} for ${self.best.usd_per_h:.3f}/h; "
-            f"{flips or 'no traffic up to ' + format(self.rows[-1].rate_qps, '.0f') + ' queries/s flips that'}; "
-            f"{'; '.join(self.levers) or 'no price or deadline tried flips it'}."
+        rate, last = f"{self.setting.rate_qps:.0f} queries/s", f"{self.rows[-1].rate_qps:.0f} queries/s"
+        flips = ", ".join(
+            f"above {low:.0f}-{high:.0f}{'' if i else ' queries/s'} to {KINDS.get(kind, kind)}"
+            for i, (low, high, kind) in enumerate(self.flips)
         )
+        levers = " or ".join(self.levers)
+        return (
+            f"At {rate} to {named(self.setting.model)}, {ATTAINMENT * 100:.0f} % of them answered within "
+            f"{self.setting.deadline_s * 1e3:.0f} ms, rent "
+            f"{fleet(self.best)} for ${self.best.usd_per_h:.3f}/h; "
+            f"{'the answer flips ' + flips if flips else 'no traffic up to ' + last + ' flips that'}; "
+            f"{f'at {rate} it flips with {levers}' if levers else f'at {rate} no price or deadline tried flips it'}."
+        )
+
+
+def named(model: str) -> str:
+    """A model of the published study by the name people know."""
+    return f"{MODELS[model]} ({model})" if model in MODELS else model
 
 
 def fleet(quote: plan.Quote) -> str:
     """A fleet in words."""
-    parts = [(quote.cpu, elsewhere.CPU), (quote.gpu, elsewhere.GPU)]
-    return " + ".join(f"{count} x {name}" for count, name in parts if count)
+    parts = ((quote.cpu, "CPU", elsewhere.CPU), (quote.gpu, "GPU", elsewhere.GPU))
+    return " and ".join(f"{n} {kind} machine{'s' * (n > 1)} ({name})" for n, kind, name in parts if n)
 
 
 def advise(setting: Setting, progress: Callable[[str, float], None]) -> Advice:
@@ -70,14 +94,12 @@ def advise(setting: Setting, progress: Callable[[str, float], None]) -> Advice:
         nonlocal done
         progress(f"fleets for {changed.rate_qps:.0f} queries/s within {changed.deadline_s * 1e3:.0f} ms", done / steps)
         done += 1
-        return tuple(
-            plan.quotes(OFFER, lambda cpu, gpu: elsewhere.attempt(changed, cpu, gpu), ATTAINMENT)
-        )
+        return tuple(plan.quotes(OFFER, lambda cpu, gpu: elsewhere.attempt(changed, cpu, gpu), ATTAINMENT))
 
     rows = tuple(Row(rate_qps=r, quotes=quotes(replace(setting, rate_qps=r))) for r in RATES_QPS)
     here = next(row for row in rows if row.rate_qps == setting.rate_qps)
     flips = []
-    for below, above in zip(rows, rows[1:], strict=False):
+    for below, above in pairwise(rows):
         if _kind(below.quotes) != _kind(above.quotes):
             flips.append(_flip(setting, below, above, quotes))
     return Advice(
@@ -119,7 +141,7 @@ def _price_lever(here: Row) -> tuple[str, ...]:
     if usd_per_h <= 0.0:
         return ()
     side = "above" if best.gpu else "below"
-    return (f"a {elsewhere.GPU} {side} ${usd_per_h:.3f}/h (now ${OFFER.gpu_usd_per_h:.3f}) would flip it",)
+    return (f"a GPU machine {side} ${usd_per_h:.3f}/h (now ${OFFER.gpu_usd_per_h:.3f})",)
 
 
 def _deadline_levers(
@@ -132,6 +154,6 @@ def _deadline_levers(
             deadline_s = setting.deadline_s * factor
             kind = _kind(quotes(replace(setting, deadline_s=deadline_s)))
             if kind != _kind(here.quotes):
-                said.append(f"a deadline of {deadline_s * 1e3:.0f} ms would make it {kind}")
+                said.append(f"a deadline of {deadline_s * 1e3:.0f} ms ({KINDS.get(kind, kind)})")
                 break
     return tuple(said)

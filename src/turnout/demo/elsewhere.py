@@ -85,7 +85,11 @@ def traffic(setting: Setting) -> tuple[ev.Arrived, ...]:
         items[chosen] = rng.integers(first, last + 1, int(chosen.sum()))
     return tuple(
         ev.Arrived(
-            at_s=float(t), rid=i, model=setting.model, items=int(k), deadline_s=float(t) + setting.deadline_s,
+            at_s=float(t),
+            rid=i,
+            model=setting.model,
+            items=int(k),
+            deadline_s=float(t) + setting.deadline_s,
             max_parts=MAX_PARTS,
         )
         for i, (t, k) in enumerate(zip(at_s, items, strict=True))
@@ -116,9 +120,7 @@ def configured(setting: Setting, cpu: int, gpu: int, policy: str, params: dict[s
 def attempt(setting: Setting, cpu: int, gpu: int, policy: str = "cheapest", **params: object) -> Summary:
     """Simulate one fleet under one policy."""
     draws = {(instance, setting.model): _draw(setting.model, instance) for instance in (CPU, GPU)}
-    return simulate.run(
-        configured(setting, cpu, gpu, policy, params), traffic(setting), draws, policies.load
-    )
+    return simulate.run(configured(setting, cpu, gpu, policy, params), traffic(setting), draws, policies.load)
 
 
 class Contest(Struct, frozen=True, kw_only=True):

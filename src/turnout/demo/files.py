@@ -86,7 +86,13 @@ def sample(count: int, seed: int) -> np.ndarray:
 
 def roots() -> list[Path]:
     """Folders with files of many types."""
-    candidates = [Path.cwd(), Path(os.__file__).parent, Path(sys.prefix) / "share", Path("/usr/share"), Path("/usr/bin")]
+    candidates = [
+        Path.cwd(),
+        Path(os.__file__).parent,
+        Path(sys.prefix) / "share",
+        Path("/usr/share"),
+        Path("/usr/bin"),
+    ]
     return [path for path in candidates if path.is_dir()]
 
 

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -84,14 +83,16 @@ class Here(Struct, frozen=True, kw_only=True):
     log_path: str
 
 
-def run(folder: Path, *, seconds: float, budget_s: float, now: datetime, environ: Mapping[str, str], progress: Progress) -> Here:
+def run(
+    folder: Path, *, seconds: float, budget_s: float, now: datetime, environ: Mapping[str, str], progress: Progress
+) -> Here:
     """Measure, serve, kill, replay; everything is written below `folder`.
 
     Raises:
         CheckFailedError: a request was lost, or the log did not replay to the identical actions.
     """
     inputs = files.sample(FILES, seed=1)
-    duel = _duel(folder, inputs, budget_s, now, environ, progress)
+    duel = _duel(folder, inputs, budget_s, now=now, environ=environ, progress=progress)
     entry = _server(duel)
     deadline_s = _deadline_s(entry.profile)
     path = _write_config(folder, entry, deadline_s)
@@ -125,7 +126,7 @@ def run(folder: Path, *, seconds: float, budget_s: float, now: datetime, environ
 
 
 def _duel(
-    folder: Path, inputs: np.ndarray, budget_s: float, now: datetime, environ: Mapping[str, str], progress: Progress
+    folder: Path, inputs: np.ndarray, budget_s: float, *, now: datetime, environ: Mapping[str, str], progress: Progress
 ) -> Duel:
     """The duel of magika's model on real files."""
     buffer = io.BytesIO()
@@ -137,9 +138,7 @@ def _duel(
     options = measure.Options(
         sizes=SIZES, budget_s=budget_s, threads=(1, _cores()), inputs_file=str(folder / "inputs.npz")
     )
-    duel = measure.run(
-        str(files.model_folder() / "model.onnx"), options, now=now, environ=environ, progress=progress
-    )
+    duel = measure.run(str(files.model_folder() / "model.onnx"), options, now=now, environ=environ, progress=progress)
     measure.save(duel, folder / "measure")
     return duel
 
@@ -219,9 +218,7 @@ def _plan(profile: Profile, seconds: float, inputs: Path) -> tuple[load.Plan, fl
     return plan, capacity
 
 
-def _predict(
-    path: Path, environ: Mapping[str, str], plan: load.Plan, deadline_s: float, profile: Profile
-) -> Summary:
+def _predict(path: Path, environ: Mapping[str, str], plan: load.Plan, deadline_s: float, profile: Profile) -> Summary:
     """The same arrivals, and the same loss of a replica, through the same router on a virtual clock."""
     settings = config.load(path, environ)
     resolved = config.resolve(settings, lambda file: store.load(file, Profile), digest)
@@ -249,13 +246,16 @@ def _serve(
     """Start the gateway, send the plan, kill a replica half-way, fetch a receipt, drain."""
     progress("starting the gateway", 0.0)
     errors = (folder / "gateway.stderr").open("wb")
-    with errors, subprocess.Popen(
-        [sys.executable, "-m", "turnout", "serve", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=dict(environ),
-        start_new_session=True,
-    ) as gateway:
+    with (
+        errors,
+        subprocess.Popen(  # noqa: S603  # this very program
+            [sys.executable, "-m", "turnout", "serve", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=dict(environ),
+            start_new_session=True,
+        ) as gateway,
+    ):
         try:
             assert gateway.stdout is not None
             line = gateway.stdout.readline()
@@ -277,20 +277,28 @@ def _drive(
     """Run the client in its own process; kill one worker of the gateway when half of the plan is sent."""
     killed = ""
     with subprocess.Popen(
-        [sys.executable, "-c", "from turnout.demo.load import main; main()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environ)
+        [sys.executable, "-c", "from turnout.demo.load import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(environ),
+        start_new_session=True,  # Ctrl-C is for the demo, which ends its processes itself
     ) as client:
-        assert client.stdin is not None
-        assert client.stdout is not None
-        client.stdin.write(msgspec.json.encode(plan))
-        client.stdin.close()
-        total = len(plan.at_s)
-        for line in client.stdout:
-            said = msgspec.json.decode(line)
-            if "status" in said:
-                return msgspec.convert(said, load.Result, strict=False), killed
-            progress(f"serving: {said['sent']} sent, {said['answered']} answered{killed and ', 1 replica killed'}", said["sent"] / total)
-            if not killed and said["sent"] >= total / 2:
-                killed = _kill_worker(gateway_pid)
+        try:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            client.stdin.write(msgspec.json.encode(plan))
+            client.stdin.close()
+            total = len(plan.at_s)
+            for line in client.stdout:
+                said = msgspec.json.decode(line)
+                if "status" in said:
+                    return msgspec.convert(said, load.Result, strict=False), killed
+                dead = ", 1 replica killed" if killed else ""
+                progress(f"serving: {said['sent']} sent, {said['answered']} answered{dead}", said["sent"] / total)
+                if not killed and said["sent"] >= total / 2:
+                    killed = _kill_worker(gateway_pid)
+        finally:
+            client.kill()
     raise CheckFailedError("the demo's client ended without a result; its own message is above")
 
 

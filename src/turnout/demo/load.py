@@ -96,7 +96,8 @@ def classes(headers: dict[str, str], body: bytes, output: str) -> np.ndarray:
     for tensor in described:
         size = tensor["parameters"]["binary_data_size"]
         if tensor["name"] == output:
-            return np.frombuffer(body[offset : offset + size], np.float32).reshape(tensor["shape"]).argmax(axis=1)
+            scores: np.ndarray = np.frombuffer(body[offset : offset + size], np.float32).reshape(tensor["shape"])
+            return np.asarray(scores.argmax(axis=1))
         offset += size
     raise KeyError(output)
 

@@ -1,18 +1,14 @@
-"""The demo as one HTML page, with the sentence to act on at the top."""
+"""The demo as one HTML page, with the sentence to act on at the top. The words are those of `story`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from turnout import webpage
-from turnout.demo import Demo
-from turnout.demo.advice import Advice, fleet
+from turnout.demo import Demo, elsewhere, story
+from turnout.demo.advice import KINDS, Advice
 from turnout.demo.elsewhere import Contest
-from turnout.demo.here import Here
-from turnout.demo.text import ELSEWHERE, HERE, MODELLED, explain
 from turnout.measure import html as duel_page
-
-KINDS = {"cpu-only": "CPU only", "gpu-only": "GPU only", "hybrid": "CPU and GPU"}
 
 
 def render(demo: Demo) -> str:
@@ -22,80 +18,36 @@ def render(demo: Demo) -> str:
         ExtraMissingError: plotly is not installed.
     """
     duel = demo.here.duel
-    colours = {e.label: webpage.PALETTE[i % len(webpage.PALETTE)] for i, e in enumerate(duel.entries)}
     figures = {
-        "latency": duel_page.curves(duel, colours, "seconds"),
+        "latency": duel_page.curves(duel, duel_page.colours(duel), "seconds"),
         "contest": contest_figure(demo.contest),
         "prices": price_figure(demo.advice),
     }
-    body = "".join(
-        (
-            webpage.section("This machine: the duel", _duel(demo.here) + webpage.place("latency", figures["latency"]), HERE),
-            webpage.section("This machine: live traffic through the gateway", _traffic(demo.here), f"{HERE}; {MODELLED} where said"),
-            webpage.section(
-                "Published GPU measurements: policies side by side",
-                _contest(demo.contest) + webpage.place("contest", figures["contest"]),
-                f"service times {ELSEWHERE} (Kairos, HPDC 2023); queueing {MODELLED}",
-            ),
-            webpage.section(
-                "What to rent, over traffic",
-                webpage.place("prices", figures["prices"]) + _advice(demo.advice),
-                f"{MODELLED} on figures {ELSEWHERE}",
-            ),
-            webpage.section("Provenance", webpage.listing(_provenance(demo)), style="provenance"),
-        )
+    places = {name: webpage.place(name, figure) for name, figure in figures.items()}
+    body = (
+        webpage.paragraph(story.INTRODUCTION),
+        section(story.duel(demo.here), places["latency"]),
+        section(story.traffic(demo.here)),
+        section(story.contest(demo.contest), places["contest"]),
+        section(story.rent(demo.advice), places["prices"]),
+        webpage.section("Where the figures come from", "", webpage.listing(provenance(demo)), "provenance"),
     )
-    return webpage.render("Turnout demo", demo.advice.sentence, body, figures)
+    return webpage.render("Turnout demo: CPU or GPU?", demo.advice.sentence, story.MIXED, "".join(body), figures)
 
 
-def _duel(here: Here) -> str:
-    verdict = here.duel.verdict
-    return webpage.paragraph(verdict.headline) + webpage.paragraph(f"Bottleneck: {verdict.bottleneck}")
-
-
-def _traffic(here: Here) -> str:
-    traffic, predicted = here.traffic, here.predicted
-    rows = [
-        (f"predicted before the run ({MODELLED})", _ms(predicted.latency_p50_s), _ms(predicted.latency_p99_s), f"{predicted.attainment:.4f}"),
-        (f"what the client saw ({HERE})", _ms(traffic.latency_p50_s), _ms(traffic.latency_p99_s), f"{traffic.attainment:.4f}"),
-    ]
-    return (
-        webpage.paragraph(
-            f"{traffic.requests} requests, {traffic.answered} answers, {traffic.lost} lost; {here.killed}; "
-            f"{here.recorded.retried_batches} batch(es) run again elsewhere."
-        )
-        + webpage.table((f"deadline {here.deadline_s * 1e3:.0f} ms", "p50 ms", "p99 ms", "attainment"), rows)
-        + webpage.paragraph("One receipt: " + explain(here.receipt))
-        + webpage.paragraph(
-            f"Replayed {here.replay.events} events through a fresh router: {here.replay.actions} actions, identical "
-            f"(digest {here.replay.replayed_digest})."
-        )
+def section(block: story.Block, figure: str = "") -> str:
+    """A block with its figure; a sentence's origin is said where it is not the block's."""
+    lines, remarks = (
+        "".join(webpage.paragraph(text, origin if origin != block.origin else "") for text, origin in some)
+        for some in (block.lines, block.remarks)
     )
-
-
-def _contest(contest: Contest) -> str:
-    setting = contest.setting
-    return webpage.paragraph(
-        f"{contest.gpu} x T4 (g4dn.xlarge) and {contest.cpu} x r5n.large serve {setting.model} within "
-        f"{setting.deadline_s * 1e3:.0f} ms at {setting.rate_qps:.0f} queries/s."
-    ) + webpage.table(
-        ("policy", "attainment", "p99 ms", "rejected", "$ per million met"),
-        [
-            (
-                label,
-                f"{s.attainment:.4f}",
-                _ms(s.latency_p99_s),
-                str(sum(s.rejects.values())),
-                "-" if s.usd_per_million_met is None else f"{s.usd_per_million_met:.3f}",
-            )
-            for label, s in contest.lines
-        ],
-        ["best"],
-    )
+    styles = ["best" if i in block.best else "" for i in range(len(block.rows))]
+    table = webpage.table(block.head, block.rows, styles) if block.rows else ""
+    return webpage.section(block.title.strip(), block.origin, lines + figure + table + remarks)
 
 
 def contest_figure(contest: Contest) -> webpage.Figure:
-    """Bars of attainment by policy."""
+    """Bars of the share answered in time, by policy."""
     lines = list(reversed(contest.lines))
     return {
         "data": [
@@ -109,14 +61,14 @@ def contest_figure(contest: Contest) -> webpage.Figure:
         ],
         "layout": {
             "height": 80 + 34 * len(lines),
-            "xaxis": {"range": [0, 1], "tickformat": ".0%", "title": {"text": "requests answered by their deadline"}},
+            "xaxis": {"range": [0, 1], "tickformat": ".0%", "title": {"text": "queries answered in time"}},
             "yaxis": {"automargin": True},
         },
     }
 
 
 def price_figure(advice: Advice) -> webpage.Figure:
-    """The price of the cheapest fleet of each kind over traffic."""
+    """The price of the cheapest fleet of each kind over traffic, and the bands in which the cheapest kind changes."""
     traces = []
     for i, (kind, name) in enumerate(KINDS.items()):
         points = [(row.rate_qps, q) for row in advice.rows for q in row.quotes if q.kind == kind]
@@ -127,38 +79,52 @@ def price_figure(advice: Advice) -> webpage.Figure:
                 "name": name,
                 "x": [rate for rate, _ in points],
                 "y": [q.usd_per_h for _, q in points],
-                "text": [fleet(q) for _, q in points],
-                "line": {"color": webpage.PALETTE[i], "shape": "hv"},
+                "text": [story.machines(q) for _, q in points],
+                "line": {"color": webpage.PALETTE[i], "dash": "dot"},
             }
         )
+    bands = [
+        {
+            "type": "rect",
+            "x0": low,
+            "x1": high,
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "fillcolor": webpage.PALETTE[-1],
+            "opacity": 0.3,
+            "line": {"width": 0},
+        }
+        for low, high, _ in advice.flips
+    ]
     return {
         "data": traces,
         "layout": {
             "height": 380,
-            "xaxis": {"type": "log", "title": {"text": "queries per second (log)"}, "tickvals": [r.rate_qps for r in advice.rows]},
-            "yaxis": {"title": {"text": "dollars per hour of the cheapest fleet"}, "rangemode": "tozero"},
+            "shapes": bands,
+            "xaxis": {
+                "type": "log",
+                "title": {"text": "queries per second (log); grey: the cheapest kind of fleet changes"},
+                "tickvals": [row.rate_qps for row in advice.rows],
+            },
+            "yaxis": {"title": {"text": "dollars per hour"}, "rangemode": "tozero"},
         },
     }
 
 
-def _advice(advice: Advice) -> str:
-    rows = [
-        (f"{row.rate_qps:.0f}", *(f"{fleet(q)}, ${q.usd_per_h:.3f}/h" for q in row.quotes)) for row in advice.rows
-    ]
-    return webpage.table(("queries/s", "cheapest", "second", "third"), rows)
-
-
-def _provenance(demo: Demo) -> list[str]:
+def provenance(demo: Demo) -> list[str]:
+    """Hardware, versions, sources and laws behind the figures."""
     duel = demo.here.duel
-    published = demo.contest.setting.model
+    published = elsewhere.profile(demo.contest.setting.model, elsewhere.GPU)
+    versions = ", ".join(f"{name} {version}" for name, version in duel.profiles[0].provenance.versions.items())
+    times = f"service times of {published.model} on {elsewhere.CPU} and {elsewhere.GPU}, loading of the input included"
+    gaps = f"gamma-distributed gaps between arrivals (coefficient of variation {elsewhere.BURST_CV}, as in the Azure"
     return [
-        f"Measured here {demo.date} on {duel.hardware}; model {Path(duel.model).name}, {duel.model_digest}",
-        "Versions: " + ", ".join(f"{n} {v}" for n, v in duel.profiles[0].provenance.versions.items()),
-        f"Service times of {published}: Li et al., Kairos, HPDC 2023 (MIT), AWS g4dn.xlarge and r5n.large, input loading included",
-        "Prices: $0.526/h and $0.149/h, AWS on demand, as in that study (2023-06-20): renew them before you buy",
-        "Arrivals: gamma gaps with a CV of 1.1, as in the Azure LLM conversation trace of 2023; sizes: DeepRecSys' mix as Kairos replays it",
+        f"Measured here {demo.date} on {duel.hardware}; model {Path(duel.model).name}, {duel.model_digest[:23]}…",
+        f"Versions: {versions}",
+        f"Measured elsewhere: {times}; {published.provenance.source}",
+        f"Published prices: {elsewhere.GPU_PRICE.source}, {elsewhere.GPU_PRICE.date}",
+        "Modelled: queueing, batching and routing by Turnout's own router on a virtual clock",
+        f"Modelled: {gaps} conversation trace of 2023); query sizes as in DeepRecSys' mix",
+        f"Replay: digest of all actions {demo.here.replay.replayed_digest}; log {demo.here.log_path}",
     ]
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.1f}"

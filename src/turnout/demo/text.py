@@ -1,117 +1,69 @@
-"""The demo as a person reads it in a terminal. Every block says where its figures come from."""
+"""The demo as a person reads it in a terminal: sentences and tables on the left, where they come from on the right.
+
+The last line is the one to act on. Nothing is computed or worded here; `story` does that.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rich.console import Console
+from rich import box
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from turnout.demo import Demo
-from turnout.demo.advice import Advice, fleet
-from turnout.demo.elsewhere import Contest
-from turnout.demo.here import Here
+from turnout.demo import Demo, story
 
-HERE, ELSEWHERE, MODELLED = "measured here", "measured elsewhere", "modelled"
+WIDTH = 100
+"""Columns used at most; longer lines are hard to read."""
+
+ORIGIN_WIDTH = len(story.ELSEWHERE)
 
 
 def show(demo: Demo, console: Console) -> None:
-    """Print the three parts."""
-    _here(demo.here, console)
-    _contest(demo.contest, console)
-    _advice(demo.advice, console)
-
-
-def _heading(console: Console, title: str, origin: str) -> None:
+    """Print the three parts and what to do."""
+    width = min(console.width, WIDTH)
+    console.print(Text(story.INTRODUCTION), width=width)
+    here = demo.here
+    for block in (story.duel(here), story.traffic(here), story.contest(demo.contest), story.rent(demo.advice)):
+        console.print()
+        console.print(Text(block.title, style="bold"))
+        console.print(_grid(block, width))
     console.print()
-    console.print(Text(title, style="bold") + Text(f"  [{origin}]", style="cyan"))
+    console.print(Text.assemble(("What to do", "bold"), (f"  [{story.MIXED}]", "cyan")), width=width)
+    console.print(Text(demo.advice.sentence, style="bold"), width=width)
 
 
-def _here(here: Here, console: Console) -> None:
-    duel, traffic, predicted = here.duel, here.traffic, here.predicted
-    _heading(console, "1. This machine: the duel", HERE)
-    console.print(Text(duel.verdict.headline))
-    console.print(Text(f"Bottleneck: {duel.verdict.bottleneck}"))
-    console.print(Text(f"on {duel.hardware}", style="dim"))
-    _heading(console, "   This machine: live traffic through the gateway", HERE)
-    console.print(
-        f"{traffic.requests} requests, {traffic.answered} answers, {traffic.lost} lost "
-        f"({traffic.rejected} rejected in time to try elsewhere); {traffic.items} files in {traffic.duration_s:.0f} s, "
-        f"at {traffic.rate_per_s:.0f} requests/s in bursts, half of the measured capacity."
-    )
-    console.print(f"{here.killed}; {here.recorded.retried_batches} batch(es) of it were run again elsewhere.")
-    console.print(Text("Types found: " + ", ".join(f"{name} {count}" for name, count in traffic.types.items())))
-    table = Table()
-    for column in (f"deadline {here.deadline_s * 1e3:.0f} ms", "p50 ms", "p99 ms", "attainment"):
-        table.add_column(column, justify="left" if column.startswith("deadline") else "right")
-    table.add_row(
-        f"predicted before the run [{MODELLED}]".replace("[", "\\["),
-        _ms(predicted.latency_p50_s), _ms(predicted.latency_p99_s), f"{predicted.attainment:.4f}",
-    )
-    table.add_row(
-        f"what the client saw [{HERE}]".replace("[", "\\["),
-        _ms(traffic.latency_p50_s), _ms(traffic.latency_p99_s), f"{traffic.attainment:.4f}",
-    )
-    console.print(table)
-    coverage = here.recorded.coverage_p99
-    if coverage is not None:
-        console.print(f"The p99 predicted for each batch at its dispatch covered {coverage:.4f} of them (aim 0.99).")
-    console.print(Text("One receipt: " + explain(here.receipt)))
-    console.print(
-        f"Replayed {here.replay.events} events through a fresh router: {here.replay.actions} actions, identical "
-        f"(digest {here.replay.replayed_digest[:12]})."
-    )
+def _grid(block: story.Block, width: int) -> Table:
+    """A block, with the origin of each line beside it."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=width - ORIGIN_WIDTH - 2)
+    grid.add_column(width=ORIGIN_WIDTH, style="cyan")
+    above, below = _items(block.lines), _items(block.remarks)
+    middle: list[tuple[RenderableType, str]] = []
+    if block.rows:
+        middle = [("", ""), (_table(block), block.origin), ("", "")]
+    for shown, origin in (*above, *middle, *below):
+        grid.add_row(shown, origin)
+    return grid
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.1f}"
+def _items(lines: tuple[story.Line, ...]) -> list[tuple[RenderableType, str]]:
+    """Sentences with a mark, so that a wrapped one is told from the next."""
+    items: list[tuple[RenderableType, str]] = []
+    for sentence, origin in lines:
+        item = Table.grid(padding=(0, 1, 0, 0))
+        item.add_row("-", Text(sentence))
+        items.append((item, origin))
+    return items
 
 
-def explain(receipt: dict[str, Any]) -> str:
-    """A decision receipt in a sentence."""
-    if not receipt["attempts"]:
-        return f"request {receipt['client_id']}: {receipt['outcome']}, {receipt['detail']}"
-    last = receipt["attempts"][-1]
-    actual_s = last["actual"]["service_s"]
-    others = [c for c in last["candidates"] if c["replica"] != last["replica"]]
-    against = "; ".join(f"{c['pool']} would have taken {c['mean_s'] * 1e3:.1f} ms" for c in others)
-    return (
-        f"request {receipt['client_id']} ({receipt['items']} items, due in "
-        f"{(receipt['deadline_s'] - receipt['arrived_s']) * 1e3:.0f} ms) waited {last['waited_s'] * 1e3:.1f} ms, then ran on "
-        f"{last['replica']} in a batch of {last['batch_items']}: predicted {last['predicted']['service_s'] * 1e3:.1f} ms "
-        f"(p99 {last['predicted']['p99_s'] * 1e3:.1f}), took {_ms(actual_s)} ms; {receipt['outcome']}, because: "
-        f"{last['binding']}{'; ' + against if against else ''}."
-    )
-
-
-def _contest(contest: Contest, console: Console) -> None:
-    setting = contest.setting
-    _heading(
-        console,
-        f"2. Real GPUs: {contest.gpu} x T4 (g4dn.xlarge) + {contest.cpu} x r5n.large, {setting.model} within "
-        f"{setting.deadline_s * 1e3:.0f} ms at {setting.rate_qps:.0f} queries/s",
-        f"service times {ELSEWHERE}: Kairos, HPDC 2023; queueing {MODELLED}",
-    )
-    table = Table()
-    for column in ("policy", "attainment", "p99 ms", "rejected", "$ per million met"):
-        table.add_column(column, justify="left" if column == "policy" else "right")
-    for label, summary in contest.lines:
-        usd = summary.usd_per_million_met
-        table.add_row(
-            label, f"{summary.attainment:.4f}", _ms(summary.latency_p99_s), str(sum(summary.rejects.values())),
-            "-" if usd is None else f"{usd:.3f}",
+def _table(block: story.Block) -> Table:
+    """The block's table; words to the left, figures to the right."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for i, column in enumerate(block.head):
+        figures = any(
+            row[i][:1].isdigit() and not row[i].endswith(("CPU", "GPU")) for row in block.rows if i < len(row)
         )
-    console.print(table)
-
-
-def _advice(advice: Advice, console: Console) -> None:
-    _heading(console, "3. What to rent", f"{MODELLED} on figures {ELSEWHERE}; prices of 2023-06, AWS on demand")
-    table = Table()
-    for column in ("queries/s", "cheapest fleet", "$/h", "runner-up", "$/h"):
-        table.add_column(column, justify="right" if column in {"queries/s", "$/h"} else "left")
-    for row in advice.rows:
-        cells = [cell for q in row.quotes[:2] for cell in (f"{fleet(q)} ({q.kind})", f"{q.usd_per_h:.3f}")]
-        table.add_row(f"{row.rate_qps:.0f}", *cells)
-    console.print(table)
-    console.print(Text(advice.sentence, style="bold"))
+        table.add_column(column, justify="right" if figures else "left")
+    for i, row in enumerate(block.rows):
+        table.add_row(*row, style="bold green" if i in block.best else "")
+    return table

@@ -5,6 +5,7 @@ It reads no clock for dates, no environment and no arguments of the process: all
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -19,6 +20,7 @@ from turnout.measure import contenders, duel, inputs, machine, parity, phases, p
 from turnout.measure.artefact import Branching, Duel, Entry, PriceTag, Refusal, Stop
 from turnout.measure.contenders import Candidate, Contender
 from turnout.measure.path import End, as_feeds
+from turnout.pools import source
 from turnout.pools.base import Outcome, Tensors
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -103,8 +105,10 @@ def _check(options: Options) -> None:
     """Refuse numbers that no duel can be run with."""
     if not options.sizes or min(options.sizes) < 1:
         raise ConfigError(f"--batch needs sizes of at least 1, got {list(options.sizes)}")
-    if options.budget_s <= 0.0:
-        raise ConfigError(f"--budget-s must be above 0, got {options.budget_s}")
+    if not 0.0 < options.budget_s < math.inf:  # false for NaN too
+        raise ConfigError(f"--budget-s must be a number of seconds above 0, got {options.budget_s}")
+    if options.seed < 0:
+        raise ConfigError(f"--seed must be at least 0, got {options.seed}")
     if any(count < 1 for count in options.threads):
         raise ConfigError(f"--threads needs counts of at least 1, got {list(options.threads)}")
 
@@ -254,7 +258,7 @@ def _settle(
     now: datetime,
 ) -> Duel:
     """Put everything into the artefact, the verdict last."""
-    digest = machine.digest(model)
+    digest = source.digest(model)
     entries = tuple(
         Entry(label=c.label, threads=c.candidate.threads, profile=_profile(model, digest, c, timings, now))
         for c in field.contenders

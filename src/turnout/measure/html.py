@@ -1,31 +1,18 @@
-"""A duel as one self-contained HTML page: plotly's script comes from its installed wheel, nothing from the network.
-
-Figures are plain plotly JSON, put together here, so that the Python side of plotly is never imported. Colours follow
-the reader's dark or light preference, and change with it.
-"""
+"""A duel as one self-contained HTML page: the verdict, its figures, and where they come from."""
 
 from __future__ import annotations
 
-import html as markup
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
-from string import Template
-from typing import Any
 
-import msgspec
-
-from turnout.errors import ExtraMissingError
+from turnout import webpage
 from turnout.measure.artefact import Duel, Entry, Interval, Row
 from turnout.measure.words import dollars, duration
+from turnout.webpage import PALETTE, Figure
 
-PALETTE = ("#3b82c4", "#e08a2e", "#4ca66b", "#a66bc2", "#c9564f", "#7d8790")
-"""Readable on dark and on light; one colour per contender throughout the page."""
+MEASURED = "measured here"
 
 PHASES = (("copy_in_s", "copy in"), ("compute_s", "compute"), ("copy_out_s", "copy out"))
-
-Figure = dict[str, Any]
 
 TICKS = [mantissa * 10.0**exponent for exponent in range(-9, 9) for mantissa in (1, 2, 5)]
 LOG_AXIS = {
@@ -42,43 +29,44 @@ def render(duel: Duel) -> str:
     Raises:
         ExtraMissingError: plotly is not installed.
     """
-    colours = {entry.label: PALETTE[i % len(PALETTE)] for i, entry in enumerate(duel.entries)}
+    verdict = duel.verdict
+    shades = colours(duel)
     figures = {
-        "latency": curves(duel, colours, "seconds"),
-        "cost": curves(duel, colours, "usd_per_million"),
+        "latency": curves(duel, shades, "seconds"),
+        "cost": curves(duel, shades, "usd_per_million"),
         "phases": phases(duel),
         "operators": operators(duel),
     }
     figures = {name: figure for name, figure in figures.items() if figure["data"]}
-    sections = "".join(
-        f"<section><h2>{TITLES[name]}</h2>"
-        f'<div class="figure" id="{name}" style="height: {figure["layout"]["height"]}px"></div></section>'
-        for name, figure in figures.items()
+    drawn = (webpage.section(*TITLES[name], webpage.place(name, figure)) for name, figure in figures.items())
+    body = (
+        webpage.listing(c.text for c in verdict.crossovers if c.text not in verdict.headline),
+        webpage.paragraph(f"Bottleneck: {verdict.bottleneck}"),
+        webpage.listing(verdict.warnings, "warning"),
+        *drawn,
+        webpage.section("All figures", PRICED, webpage.paragraph(GREEN) + _table(duel)),
+        webpage.section("Provenance", "", webpage.listing(_provenance(duel)), "provenance"),
     )
-    page = Template(files("turnout.measure").joinpath("page.html").read_text(encoding="utf-8"))
-    return page.substitute(
-        title=_text(f"Duel of {Path(duel.model).name}"),
-        headline=_text(duel.verdict.headline),
-        crossovers=_list(c.text for c in duel.verdict.crossovers if c.text not in duel.verdict.headline),
-        bottleneck=_text(duel.verdict.bottleneck),
-        warnings=_list(duel.verdict.warnings, "warning"),
-        sections=sections,
-        table=_table(duel),
-        provenance=_provenance(duel),
-        figures=_script_safe(msgspec.json.encode(figures).decode()),
-        plotly=plotly_js(),
-    )
+    return webpage.render(f"Duel of {Path(duel.model).name}", verdict.headline, PRICED, "".join(body), figures)
 
 
+def colours(duel: Duel) -> dict[str, str]:
+    """One colour per contender throughout a page."""
+    return {entry.label: PALETTE[i % len(PALETTE)] for i, entry in enumerate(duel.entries)}
+
+
+PRICED = f"times {MEASURED}; dollars modelled from a list price"
+GREEN = "Green: the fastest at its batch size. Struck through: other answers than the reference, so never routed to."
 TITLES = {
-    "latency": "Latency by batch size",
-    "cost": "Cost by batch size",
-    "phases": "Phases",
-    "operators": "Where the CPU's time goes",
+    "latency": ("Latency by batch size", MEASURED),
+    "cost": ("Cost by batch size", PRICED),
+    "phases": ("Cold start and warm run", MEASURED),
+    "operators": ("Where the CPU's time goes", MEASURED),
 }
+"""Title and origin of each figure."""
 
 
-def curves(duel: Duel, colours: dict[str, str], field: str) -> Figure:
+def curves(duel: Duel, shades: Mapping[str, str], field: str) -> Figure:
     """Medians with intervals over batch size, a line per contender; dotted where it is never routed to."""
     scale, title = (
         (1e3, "milliseconds per batch (log)") if field == "seconds" else (1.0, "dollars per million items (log)")
@@ -104,7 +92,7 @@ def curves(duel: Duel, colours: dict[str, str], field: str) -> Figure:
                 "x": [r.items for r in rows],
                 "y": [v.mid * scale for v in values],
                 "error_y": error_y,
-                "line": {"color": colours[entry.label], "dash": "solid" if entry.profile.routable else "dot"},
+                "line": {"color": shades[entry.label], "dash": "solid" if entry.profile.routable else "dot"},
             }
         )
     sizes = sorted({r.items for r in duel.verdict.rows})
@@ -155,7 +143,7 @@ def operators(duel: Duel) -> Figure:
         return {"data": [], "layout": {}}
     kinds = (
         ("branching, index or Python work", duel.branching.operators, PALETTE[1]),
-        ("other", duel.branching.tensor, PALETTE[0]),
+        ("tensor work", duel.branching.tensor, PALETTE[0]),
     )
     bars = [_bar(name, list(shares), list(shares.values()), colour) for name, shares, colour in kinds if shares]
     return {
@@ -174,18 +162,6 @@ def _bar(name: str, labels: list[str], values: list[float], colour: str) -> Figu
     return {"type": "bar", "orientation": "h", "name": name, "y": labels, "x": values, "marker": {"color": colour}}
 
 
-def plotly_js() -> str:
-    """Plotly's script from its wheel.
-
-    Raises:
-        ExtraMissingError: plotly is not installed.
-    """
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise ExtraMissingError("plotly", "report", "the HTML report")
-    return (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-
-
 def _warm_phases(entry: Entry) -> dict[str, float]:
     """Mean seconds of the phases of a warm run at the smallest batch, or of the whole where they are not told apart."""
     sample = entry.profile.samples[0]
@@ -197,30 +173,25 @@ def _warm_phases(entry: Entry) -> dict[str, float]:
 
 def _table(duel: Duel) -> str:
     """All figures as a table: the charts' data for those who want to read them."""
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("contender", "batch", "median", "95 % interval", "per million items", "peak memory", "parity")
-    )
+    head = ("contender", "batch", "median", "95 % interval", "per million items", "peak memory", "parity")
     entries = {entry.label: entry for entry in duel.entries}
     least = {
-        row.items: min(r.seconds.mid for r in duel.verdict.rows if r.items == row.items and r.routable)
+        row.items: min((r.seconds.mid for r in duel.verdict.rows if r.items == row.items and r.routable), default=0.0)
         for row in duel.verdict.rows
     }
     rows = sorted(duel.verdict.rows, key=lambda row: row.items)
-    body = "".join(
-        _row(row, entries[row.label], best=row.routable and row.seconds.mid <= least[row.items]) for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    styles = ["barred" if not row.routable else "best" if row.seconds.mid <= least[row.items] else "" for row in rows]
+    return webpage.table(head, [_row(row, entries[row.label]) for row in rows], styles)
 
 
-def _row(row: Row, entry: Entry, *, best: bool) -> str:
+def _row(row: Row, entry: Entry) -> tuple[str, ...]:
     """One row of the table."""
     sample = next(s for s in entry.profile.samples if s.items == row.items)
     parity = entry.profile.parity
     agrees = (
         "reference" if parity is None else f"{'agrees' if parity.ok else 'DISAGREES'} ({parity.worst:.2g} of tolerance)"
     )
-    cells = (
+    return (
         row.label,
         str(row.items),
         duration(row.seconds.mid),
@@ -229,11 +200,9 @@ def _row(row: Row, entry: Entry, *, best: bool) -> str:
         f"{sample.peak_bytes / 2**20:.0f} MiB" if sample.peak_bytes else "unknown",
         agrees,
     )
-    style = "best" if best else "" if row.routable else "barred"
-    return f"<tr class='{style}'>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
 
 
-def _provenance(duel: Duel) -> str:
+def _provenance(duel: Duel) -> list[str]:
     """Where the figures come from."""
     first = duel.entries[0].profile.provenance
     lines = [
@@ -250,20 +219,4 @@ def _provenance(duel: Duel) -> str:
     ]
     if duel.branching is not None:
         lines.append(f"Operators: {duel.branching.source}")
-    return _list(lines)
-
-
-def _list(lines: Iterable[str], style: str = "") -> str:
-    """An HTML list, nothing when empty."""
-    items: Sequence[str] = [f"<li>{_text(line)}</li>" for line in lines]
-    return f'<ul class="{style}">{"".join(items)}</ul>' if items else ""
-
-
-def _text(text: str) -> str:
-    """Text made safe for HTML."""
-    return markup.escape(text)
-
-
-def _script_safe(text: str) -> str:
-    """JSON that cannot close the script element it stands in."""
-    return text.replace("</", "<\\/")
+    return lines

@@ -161,8 +161,10 @@ def from_file(path: Path, specs: Sequence[TensorSpec]) -> tuple[Maker, dict[str,
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # numpy and zipfile share no base of errors
-        raise ArtefactError(f"cannot read inputs from {path}: {error}") from error
+    except OSError as error:
+        raise ArtefactError(f"cannot read inputs from {path}: {error.strerror or error}") from error
+    except Exception as error:  # numpy and zipfile share no base of errors, and numpy's own words advise to unpickle
+        raise ArtefactError(f"{path} is no .npz of plain arrays, as numpy.savez writes it, or it is damaged") from error
     wanted = [spec.name for spec in specs]
     if sorted(arrays) != sorted(wanted):
         raise ModelError(f"{path} has the arrays {sorted(arrays)}, and the model's inputs are {sorted(wanted)}")

@@ -5,10 +5,8 @@ Reads /proc and package metadata and nothing else; where something cannot be kno
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
-import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -83,21 +81,6 @@ def software_gpu(environ: Mapping[str, str], dev: Path = Path("/dev")) -> bool:
 def gpu_here(dev: Path = Path("/dev")) -> bool:
     """Whether the kernel shows a GPU of any vendor to this process."""
     return any(any(dev.glob(pattern)) for pattern in ("dri/render*", "nvidia[0-9]*", "dxg", "kfd"))
-
-
-def digest(source: str) -> str:
-    """SHA-256 of a model file with its external data, or of the file of an imported `module:function`; else ""."""
-    path = Path(source)
-    if not path.is_file():
-        origin = getattr(sys.modules.get(source.partition(":")[0]), "__file__", None)
-        if not origin:
-            return ""
-        path = Path(origin)
-    sha = hashlib.sha256(path.read_bytes())
-    for name in (f"{path.name}.data", f"{path.name}_data"):
-        if (beside := path.with_name(name)).is_file():
-            sha.update(beside.read_bytes())
-    return f"sha256:{sha.hexdigest()}"
 
 
 def reset_peak() -> bool:

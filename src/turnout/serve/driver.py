@@ -118,6 +118,7 @@ class Driver:
         self.workloads: dict[str, Workload] = {}
         self.runners: dict[str, Runner] = {}
         self.faults: list[TurnoutError] = []
+        self.loading = True  # until every replica was up once; a fault in that time ends the gateway, which says it
         self.broken: TurnoutError | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._router = router
@@ -251,9 +252,10 @@ class Driver:
         self._post(ev.ReplicaDown(at_s=now_s, replica=replica, why=why))
         pool = self._pool_of[replica]
         self._post(ev.ReplicaStarting(at_s=now_s, replica=replica, pool=pool, ready_s=now_s + ready_in_s))
-        sys.stderr.write(f"turnout: {replica}: {why}; it starts again\n")
         if error is not None:
             self.faults.append(error)
+        if error is None or not self.loading:
+            sys.stderr.write(f"turnout: {replica}: {why}; it starts again\n")
         self.on_change()
 
     def batch_finished(self, batch: int, outputs: Sequence[dict[str, np.ndarray]], service_s: float) -> None:

@@ -306,6 +306,7 @@ async def _load(gateway: Gateway) -> None:
         changed.clear()
         if driver.faults:
             raise driver.faults[0]
+    driver.loading = False
     driver.on_change = lambda: None
 
 
