@@ -46,7 +46,7 @@ def test_the_summary_of_a_seeded_run(policy):
     """The same arrivals, the same killed replica and the same seed come to the same summary."""
     config = configured(policy=policy, seed=11)
     draws = {(name, w.name): simulate.from_model(model) for w in config.models for name, model in w.latency.items()}
-    traffic = [arrived(i, at_s=i * 0.002, items=1 + i * i % 13, slack_s=0.04) for i in range(500)]
+    traffic = [arrived(i, at_s=i * 0.003, items=1 + i * i % 13, slack_s=0.04) for i in range(500)]
     faults = [
         ev.ReplicaDown(at_s=0.3, replica="cpu-0", why="killed"),
         ev.ReplicaUp(at_s=0.6, replica="cpu-0", pool="cpu"),

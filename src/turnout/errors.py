@@ -7,7 +7,7 @@
     │   ├── ModelError                               a model that cannot be loaded, or run on the inputs given
     │   └── RequestError                             a request to the gateway
     │       └── UnknownModelError         HTTP 404
-    ├── CheckFailedError         exit 3   HTTP 500   a question was answered with no: replay differs, nothing meets the SLO
+    ├── CheckFailedError         exit 3   HTTP 500   the answer is no: a replay differs, nothing meets the SLO
     ├── CapabilityError          exit 4   HTTP 501   this machine or installation lacks something
     │   ├── ExtraMissingError                        an optional package (the message has the install command)
     │   ├── DeviceAbsentError                        a device that was asked for by name

@@ -3,7 +3,8 @@
     here        this machine: duel, gateway under bursty load, a killed replica, prediction beside fact, replay
     elsewhere   published T4 and CPU measurements through the same router, policies side by side
     advice      what to rent at that traffic, where the answer flips, and what would flip it
-    files, load real files as input; the open-loop client process
+    files, load real files as input; the open-loop client
+    live        the gateway and the client as processes
     story       the result in words and tables, each with its origin
     text, page  the story in a terminal, and as one HTML page
 

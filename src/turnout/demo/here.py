@@ -1,35 +1,29 @@
 """Part one of the demo: this machine. A duel on a real model and real files, then live traffic through the gateway.
 
-The gateway and the client are processes of their own. What the traffic will come to is predicted by simulation before
-the first request is sent, from the duel's profile; one replica is killed half-way; the log is replayed at the end.
+A flood first measures what the gateway can do with every replica busy. Then bursty traffic comes at half of that; what
+it will come to is predicted by simulation before it is sent; one replica is killed half-way; the log is replayed.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import signal
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
-from turnout import config, measure, policies, replay, simulate, store
+from turnout import measure, policies, replay, simulate, store
 from turnout.core import events as ev
 from turnout.core.account import Summary
 from turnout.core.profile import Profile
-from turnout.demo import files, load
+from turnout.demo import files, live, load
 from turnout.errors import CheckFailedError
 from turnout.measure.artefact import Duel, Entry
-from turnout.pools.source import digest
 
 Progress = Callable[[str, float], None]
 
@@ -37,6 +31,7 @@ SIZES = (1, 2, 4, 8, 16, 32)
 REQUEST_ITEMS = (1, 1, 1, 2, 2, 4, 8, 16)
 """Files per request, drawn evenly: mostly one, now and then a folder."""
 
+FLOOD_S = 3.0
 LOAD_SHARE = 0.5
 BURST_CV = 2.0
 DEADLINE_BATCHES = 8.0
@@ -68,13 +63,17 @@ class Traffic(Struct, frozen=True, kw_only=True):
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """All of part one. `predicted` is modelled, before the run; the rest is measured here."""
+    """All of part one. `predicted` is modelled, before the run; the rest is measured here.
+
+    `slowdown` is how much longer batches took in the flood, all replicas busy, than alone in the duel.
+    """
 
     duel: Duel
     pool: str
     deadline_s: float
     traffic: Traffic
     predicted: Summary
+    slowdown: float
     recorded: Summary
     killed: str
     receipt: dict[str, Any]
@@ -96,14 +95,23 @@ def run(
     entry = _server(duel)
     deadline_s = _deadline_s(entry.profile)
     path = _write_config(folder, entry, deadline_s)
-    plan, capacity = _plan(entry.profile, seconds, folder / "inputs.npy")
-    progress("predicting the traffic by simulation", 0.0)
-    predicted = _predict(path, environ, plan, deadline_s, entry.profile)
-    outcome, killed, receipt, log = _serve(path, folder, plan, environ, progress)
+    progress("starting the gateway", 0.0)
+    with live.Gateway(path, folder, environ) as gateway:
+        flood = _flood(entry.profile, folder / "inputs.npy")
+        gateway.send(flood, lambda done: progress("flooding the gateway to measure its capacity", done))
+        flooded = replay.record(Path(gateway.log))
+        capacity = sum(flood.items) / flooded.summary.duration_s
+        rate = LOAD_SHARE * capacity / float(np.mean(REQUEST_ITEMS))
+        plan = _plan(rate, seconds, deadline_s, folder / "inputs.npy")
+        progress("predicting the traffic by simulation", 0.0)
+        predicted = _predict(flooded, plan, entry.profile)
+        outcome = gateway.send(plan, lambda done: progress(gateway.said, done), kill_half_way=True)
+        receipt = gateway.receipt(max(i for i, items in enumerate(plan.items) if items > 1))
+    log, killed = gateway.log, gateway.killed
     progress("replaying the log", 1.0)
     verification = replay.verify(Path(log), policies.load)
     recorded = replay.record(Path(log)).summary
-    traffic = _traffic(plan, outcome, deadline_s, capacity)
+    traffic = _traffic(plan, outcome, capacity)
     if traffic.lost or not verification.identical:
         said = f"{traffic.lost} requests lost; replay identical: {verification.identical}; the log is {log}"
         raise CheckFailedError(f"the demo found a fault in Turnout: {said}")
@@ -113,6 +121,7 @@ def run(
         deadline_s=deadline_s,
         traffic=traffic,
         predicted=predicted,
+        slowdown=flooded.slowdown["cpu", "magika"],
         recorded=recorded,
         killed=killed,
         receipt=receipt,
@@ -197,36 +206,44 @@ price = {{ usd_per_h = 0.0, billing = "sunk", source = "this machine, already pa
     return path
 
 
-def _plan(profile: Profile, seconds: float, inputs: Path) -> tuple[load.Plan, float]:
-    """Bursty arrivals at half of the measured capacity, and that capacity in items per second."""
-    capacity = _cores() * _items_per_s(profile)
-    rate = LOAD_SHARE * capacity / float(np.mean(REQUEST_ITEMS))
+def _plan(rate: float, seconds: float, deadline_s: float, inputs: Path) -> load.Plan:
+    """Bursty arrivals at `rate` requests per second."""
     rng = np.random.default_rng(7)
-    count = max(int(rate * seconds), 20)
     shape = 1.0 / BURST_CV**2
-    at_s = np.cumsum(rng.gamma(shape, 1.0 / (shape * rate), count))
-    plan = load.Plan(
+    gaps_s = rng.gamma(shape, 1.0 / (shape * rate), max(int(rate * seconds), 20))
+    return _requests(np.cumsum(gaps_s), deadline_s, inputs, rng)
+
+
+def _flood(profile: Profile, inputs: Path) -> load.Plan:
+    """More than the replicas can do, all at once: `FLOOD_S` seconds of work by the profile, with no hurry."""
+    count = int(FLOOD_S * _cores() * _items_per_s(profile) / float(np.mean(REQUEST_ITEMS)))
+    return _requests(np.zeros(count), 60.0, inputs, np.random.default_rng(8))
+
+
+def _requests(at_s: np.ndarray, deadline_s: float, inputs: Path, rng: np.random.Generator) -> load.Plan:
+    """Requests at these times (float [n]) for files drawn evenly."""
+    return load.Plan(
         port=0,
         model="magika",
         inputs=str(inputs),
         input_name="bytes",
         output_name="target_label",
+        deadline_s=deadline_s,
         at_s=tuple(map(float, at_s)),
-        row=tuple(map(int, rng.integers(0, FILES, count))),
-        items=tuple(map(int, rng.choice(REQUEST_ITEMS, count))),
+        row=tuple(map(int, rng.integers(0, FILES, len(at_s)))),
+        items=tuple(map(int, rng.choice(REQUEST_ITEMS, len(at_s)))),
     )
-    return plan, capacity
 
 
-def _predict(path: Path, environ: Mapping[str, str], plan: load.Plan, deadline_s: float, profile: Profile) -> Summary:
-    """The same arrivals, and the same loss of a replica, through the same router on a virtual clock."""
-    settings = config.load(path, environ)
-    resolved = config.resolve(settings, lambda file: store.load(file, Profile), digest)
-    configured = ev.Configured(
-        at_s=0.0, fleet=resolved.fleet, models=resolved.workloads, policy=settings.policy.name, limits=resolved.limits
-    )
+def _predict(flooded: replay.Recording, plan: load.Plan, profile: Profile) -> Summary:
+    """The same arrivals, and the same loss of a replica, through the same router on a virtual clock.
+
+    Service times are the profile's, slower by what the flood has shown for busy neighbours.
+    """
+    slowdown = flooded.slowdown["cpu", "magika"]
+    quiet = simulate.from_profile(profile)
     arrivals = [
-        ev.Arrived(at_s=at_s, rid=i, model="magika", items=items, deadline_s=at_s + deadline_s)
+        ev.Arrived(at_s=at_s, rid=i, model="magika", items=items, deadline_s=at_s + plan.deadline_s)
         for i, (at_s, items) in enumerate(zip(plan.at_s, plan.items, strict=True))
     ]
     down_s = plan.at_s[-1] / 2
@@ -236,105 +253,14 @@ def _predict(path: Path, environ: Mapping[str, str], plan: load.Plan, deadline_s
         ev.ReplicaStarting(at_s=down_s, replica="cpu-0", pool="cpu", ready_s=up_s),
         ev.ReplicaUp(at_s=up_s, replica="cpu-0", pool="cpu"),
     ]
-    draws = {("cpu", "magika"): simulate.from_profile(profile)}
-    return simulate.run(configured, arrivals, draws, policies.load, faults=faults)
+    draws = {("cpu", "magika"): lambda items, rng: quiet(items, rng) * slowdown}
+    return simulate.run(flooded.configured, arrivals, draws, policies.load, faults=faults)
 
 
-def _serve(
-    path: Path, folder: Path, plan: load.Plan, environ: Mapping[str, str], progress: Progress
-) -> tuple[load.Result, str, dict[str, Any], str]:
-    """Start the gateway, send the plan, kill a replica half-way, fetch a receipt, drain."""
-    progress("starting the gateway", 0.0)
-    errors = (folder / "gateway.stderr").open("wb")
-    with (
-        errors,
-        subprocess.Popen(  # noqa: S603  # this very program
-            [sys.executable, "-m", "turnout", "serve", str(path)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=dict(environ),
-            start_new_session=True,
-        ) as gateway,
-    ):
-        try:
-            assert gateway.stdout is not None
-            line = gateway.stdout.readline()
-            if not line:
-                said = (folder / "gateway.stderr").read_text(errors="replace").strip()
-                raise CheckFailedError(f"the gateway did not start: {said}")
-            ready = msgspec.json.decode(line)
-            outcome, killed = _drive(gateway.pid, msgspec.structs.replace(plan, port=ready["port"]), environ, progress)
-            receipt = _receipt(ready["url"], plan)
-        finally:
-            gateway.send_signal(signal.SIGTERM)
-            gateway.wait(timeout=60)
-    return outcome, killed, receipt, ready["log"]
-
-
-def _drive(
-    gateway_pid: int, plan: load.Plan, environ: Mapping[str, str], progress: Progress
-) -> tuple[load.Result, str]:
-    """Run the client in its own process; kill one worker of the gateway when half of the plan is sent."""
-    killed = ""
-    with subprocess.Popen(
-        [sys.executable, "-c", "from turnout.demo.load import main; main()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=dict(environ),
-        start_new_session=True,  # Ctrl-C is for the demo, which ends its processes itself
-    ) as client:
-        try:
-            assert client.stdin is not None
-            assert client.stdout is not None
-            client.stdin.write(msgspec.json.encode(plan))
-            client.stdin.close()
-            total = len(plan.at_s)
-            for line in client.stdout:
-                said = msgspec.json.decode(line)
-                if "status" in said:
-                    return msgspec.convert(said, load.Result, strict=False), killed
-                dead = ", 1 replica killed" if killed else ""
-                progress(f"serving: {said['sent']} sent, {said['answered']} answered{dead}", said["sent"] / total)
-                if not killed and said["sent"] >= total / 2:
-                    killed = _kill_worker(gateway_pid)
-        finally:
-            client.kill()
-    raise CheckFailedError("the demo's client ended without a result; its own message is above")
-
-
-def _kill_worker(gateway_pid: int) -> str:
-    """SIGKILL one worker process of the gateway; says what was done."""
-    for pid in _children(gateway_pid):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"turnout.pools.worker" in command:
-            os.kill(pid, signal.SIGKILL)
-            return f"worker process {pid} killed with SIGKILL half-way"
-    return "no replica killed: worker processes cannot be found on this system"
-
-
-def _children(pid: int) -> list[int]:
-    """Processes started by `pid`, where the system has /proc."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, task.read_text().split())
-    return found
-
-
-def _receipt(url: str, plan: load.Plan) -> dict[str, Any]:
-    """The receipt of a late request of several files, which is still in the gateway's memory."""
-    number = max(i for i, items in enumerate(plan.items) if items > 1)
-    with urllib.request.urlopen(f"{url}/v2/turnout/decisions/demo-{number}", timeout=10) as answer:  # noqa: S310
-        receipt: dict[str, Any] = msgspec.json.decode(answer.read())
-    return receipt
-
-
-def _traffic(plan: load.Plan, outcome: load.Result, deadline_s: float, capacity: float) -> Traffic:
+def _traffic(plan: load.Plan, outcome: load.Result, capacity: float) -> Traffic:
     """Count the client's side."""
     good = sorted(s for s, status in zip(outcome.latency_s, outcome.status, strict=True) if status == 200)
-    met = sum(s <= deadline_s for s in good)
+    met = sum(s <= plan.deadline_s for s in good)
     names = files.labels()
     types = sorted(outcome.classes.items(), key=lambda pair: -pair[1])
     return Traffic(

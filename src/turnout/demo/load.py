@@ -20,8 +20,8 @@ from msgspec import Struct
 class Plan(Struct, frozen=True, kw_only=True):
     """What to send: at `at_s[i]`, rows `row[i]`… (`items[i]` of them, cyclically) of the array in `inputs`.
 
-    `inputs` is an .npy of int32 [n, width]; `input_name` and `output_name` are the model's. A request may take
-    `timeout_s` before the client counts it as lost.
+    `inputs` is an .npy of int32 [n, width]; `input_name` and `output_name` are the model's. Each request is due
+    within `deadline_s`, and may take `timeout_s` before the client counts it as lost.
     """
 
     port: int
@@ -29,10 +29,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     inputs: str
     input_name: str
     output_name: str
+    deadline_s: float
     at_s: tuple[float, ...]
     row: tuple[int, ...]
     items: tuple[int, ...]
-    timeout_s: float = 30.0
+    timeout_s: float = 60.0
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,8 @@ def encode(plan: Plan, number: int, rows: np.ndarray) -> bytes:
         "datatype": "INT32",
         "parameters": {"binary_data_size": len(data)},
     }
-    body = msgspec.json.encode({"id": f"demo-{number}", "inputs": [tensor], "parameters": {"binary_data_output": True}})
+    parameters = {"binary_data_output": True, "timeout": round(plan.deadline_s * 1e6)}
+    body = msgspec.json.encode({"id": f"demo-{number}", "inputs": [tensor], "parameters": parameters})
     head = (
         f"POST /v2/models/{plan.model}/infer HTTP/1.1\r\nhost: 127.0.0.1\r\n"
         f"inference-header-content-length: {len(body)}\r\ncontent-length: {len(body) + len(data)}\r\n\r\n"

@@ -75,8 +75,8 @@ def traffic(here: Here) -> Block:
         lines=(
             Line(
                 f"{count(seen.requests, 'request')} for {count(seen.items, 'file')} came in bursts over "
-                f"{seen.duration_s:.0f} s, at {LOAD_SHARE * 100:.0f} % of what this machine can do; "
-                f"deadline {deadline}.",
+                f"{seen.duration_s:.0f} s, at {LOAD_SHARE * 100:.0f} % of the {seen.capacity_items_per_s:.0f} files/s "
+                f"that the gateway managed when flooded; deadline {deadline}.",
                 HERE,
             ),
             Line(f"{here.killed[:1].upper()}{here.killed[1:]}; {count(again, 'batch', 'batches')} ran again.", HERE),
@@ -94,8 +94,10 @@ def traffic(here: Here) -> Block:
         ),
         remarks=(
             Line(
-                "Where the two differ: gateway, client, workers and whatever else runs share this machine's cores, "
-                "while the prediction gives the workers all of them."
+                f"With every worker busy a batch takes {here.slowdown:.2f} times what it takes alone, since workers, "
+                "gateway and client share this machine's cores; the prediction has that in it, but no other program "
+                "that runs meanwhile.",
+                HERE,
             ),
             *(
                 ()

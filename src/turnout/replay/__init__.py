@@ -161,13 +161,15 @@ def _text(record: Event | Action) -> str:
 class Recording(Struct, frozen=True, kw_only=True):
     """One run as its log has it: the head, the arrivals, the replicas that came and went, and what it came to.
 
-    `observed` are the run's latency models with the ratios of actual to predicted time that this log recorded.
+    `observed` are the run's latency models with the ratios of actual to predicted time that this log recorded;
+    `slowdown` is, over all batches of a (pool, model), the time they took / the time that its profile predicts.
     """
 
     configured: ev.Configured
     arrivals: tuple[ev.Arrived, ...]
     faults: tuple[Event, ...]
     observed: dict[tuple[str, str], LatencyModel]
+    slowdown: dict[tuple[str, str], float]
     summary: Summary
 
 
@@ -212,6 +214,7 @@ def record(log: Path, *, ignore_truncated_tail: bool = False) -> Recording:
         arrivals=tuple(arrivals),
         faults=tuple(faults),
         observed=services.models(configured),
+        slowdown=services.slowdown(configured),
         summary=account.summary(),
     )
 
@@ -246,6 +249,15 @@ class _Services:
                 seen = {b: tuple(sorted(r)) for b, r in ratios.items()}
                 found[pool, workload.name] = replace(model, ratios={**model.ratios, **seen})
         return found
+
+    def slowdown(self, configured: ev.Configured) -> dict[tuple[str, str], float]:
+        """Seconds taken over seconds that the head's latency models predict, by (pool, model) seen."""
+        models = {(pool, w.name): model for w in configured.models for pool, model in w.latency.items()}
+        return {
+            key: sum(s for _, s in batches) / sum(models[key].mean_s(items) for items, _ in batches)
+            for key, batches in self._took.items()
+            if key in models
+        }
 
 
 def what_if(
