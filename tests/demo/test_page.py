@@ -117,6 +117,7 @@ def demo():
         deadline_s=0.53,
         traffic=seen,
         predicted=summary(99),
+        slowdown=1.25,
         recorded=summary(98),
         killed="worker process 42 killed with SIGKILL half-way",
         receipt=receipt(),
