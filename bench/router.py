@@ -1,10 +1,10 @@
 """Microseconds per request through the Router: arrive, decide, finish, with the default policy.
 
-A fixed number of requests waits, due in 0.15 s, and replicas are busy. One cycle: a batch finishes, as many requests arrive as
-the router dispatched last time, one `Decide`. The cycle's time over its requests is one sample. Two kinds of traffic:
-`merged` (requests share batches, as the product runs) and `single` (every request a batch of its own, the dearest).
-No driver, codec or log is in the figures. JSON: `handle_us_p50`, `handle_us_p99` for 2 pools x 8 replicas with 64
-waiting, merged; `by_size` has all cells.
+A fixed number of requests waits, due in 0.15 s, and replicas are busy. One cycle: a batch finishes, as many requests
+arrive as the router dispatched last time, one `Decide`. The cycle's time over its requests is one sample. Two kinds of
+traffic: `merged` (requests share batches, as the product runs) and `single` (every request a batch of its own, the
+dearest). No driver, codec or log is in the figures. JSON: `handle_us_p50`, `handle_us_p99` for 2 pools x 8 replicas
+with 64 waiting, merged; `by_size` has all cells.
 
     .venv/bin/python bench/router.py [--quick]
 """
@@ -49,7 +49,9 @@ class Bench:
             )
             for i, name in enumerate(names)
         )
-        latency = {n: line(0.010, 0.00005, SPREAD) if i % 2 else line(0.002, 0.001, SPREAD) for i, n in enumerate(names)}
+        latency = {
+            n: line(0.010, 0.00005, SPREAD) if i % 2 else line(0.002, 0.001, SPREAD) for i, n in enumerate(names)
+        }
         model = Workload(
             name="m", slo=Slo(deadline_s=DEADLINE_S), latency=latency, mergeable=kind == "merged", late="serve"
         )

@@ -26,6 +26,7 @@ app = App(
     help="Measure AI work on CPU and GPU, plan the cheapest fleet that meets the deadline, and route requests to it.",
     version=turnout.__version__,
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(show_default=lambda value: str(value) if value else None),
 )
 
 USAGE = 2

@@ -44,30 +44,38 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 def quotes(offer: Offer, attempt: Attempt, attainment: float) -> list[Quote]:
     """The cheapest fleet of each kind, cheapest first; a kind that cannot meet the objective is left out."""
-    found: dict[Kind, Quote] = {}
+    search = _Search(offer, attempt, attainment)
     for gpu in range(offer.gpu_max + 1):
         kind: Kind = "cpu-only" if gpu == 0 else "hybrid"
         if gpu:
-            _offer(found, "gpu-only", 0, gpu, offer, attempt(0, gpu), attainment)
-        if kind in found and offer.usd_per_h(1, gpu) >= found[kind].usd_per_h:
+            search.meets("gpu-only", 0, gpu)
+        if kind in search.found and offer.usd_per_h(1, gpu) >= search.found[kind].usd_per_h:
             break
         low, high = 1, offer.cpu_max
         while low <= high:
             cpu = (low + high) // 2
-            if _offer(found, kind, cpu, gpu, offer, attempt(cpu, gpu), attainment):
+            if search.meets(kind, cpu, gpu):
                 high = cpu - 1
             else:
                 low = cpu + 1
-    return sorted(found.values(), key=lambda quote: quote.usd_per_h)
+    return sorted(search.found.values(), key=lambda quote: quote.usd_per_h)
 
 
-def _offer(
-    found: dict[Kind, Quote], kind: Kind, cpu: int, gpu: int, offer: Offer, summary: Summary, attainment: float
-) -> bool:
-    """Note a fleet if it meets the objective for less than what is noted; returns whether it meets it."""
-    if summary.attainment < attainment:
-        return False
-    usd_per_h = offer.usd_per_h(cpu, gpu)
-    if kind not in found or usd_per_h < found[kind].usd_per_h:
-        found[kind] = Quote(kind=kind, cpu=cpu, gpu=gpu, usd_per_h=usd_per_h, summary=summary)
-    return True
+class _Search:
+    """Tries fleets, and keeps the cheapest of each kind that meets the objective."""
+
+    def __init__(self, offer: Offer, attempt: Attempt, attainment: float) -> None:
+        self._offer = offer
+        self._attempt = attempt
+        self._attainment = attainment
+        self.found: dict[Kind, Quote] = {}
+
+    def meets(self, kind: Kind, cpu: int, gpu: int) -> bool:
+        """Whether a fleet meets the objective."""
+        summary = self._attempt(cpu, gpu)
+        if summary.attainment < self._attainment:
+            return False
+        usd_per_h = self._offer.usd_per_h(cpu, gpu)
+        if kind not in self.found or usd_per_h < self.found[kind].usd_per_h:
+            self.found[kind] = Quote(kind=kind, cpu=cpu, gpu=gpu, usd_per_h=usd_per_h, summary=summary)
+        return True
