@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.fleets import arrived, configured, pool
+from tests.fleets import GPU_LATENCY, arrived, configured, pool
 from turnout import policies, replay, simulate, telemetry
 from turnout.core import events as ev
 from turnout.errors import ArtefactError
@@ -125,3 +125,47 @@ def test_what_if_refuses_pools_that_the_log_does_not_have(tmp_path):
     recording = replay.record(write_log(tmp_path, configured()))
     with pytest.raises(ArtefactError, match="the log has: cpu"):
         replay.what_if(recording, simulated, replicas={"gpus": 1})
+
+
+def test_replicas_that_were_taken_away_stay_away(tmp_path):
+    """A recorded restart does not bring back a replica that the changed fleet does not have."""
+    recording = replay.record(write_log(tmp_path, configured()))
+    assert recording.faults
+    answer = replay.what_if(recording, simulated, replicas={"cpu": -2})
+    assert [p.up_s for p in answer.changed.pools if p.pool == "cpu"] == [0.0]
+    with pytest.raises(ArtefactError, match="0 to 1000"):
+        replay.what_if(recording, simulated, replicas={"cpu": 10**9})
+
+
+def test_an_added_pool_needs_a_name_of_its_own(tmp_path):
+    """It must not silently replace one that the log has."""
+    recording = replay.record(write_log(tmp_path, configured()))
+    with pytest.raises(ArtefactError, match="another name"):
+        replay.what_if(recording, simulated, add=[(pool("cpu"), {})])
+
+
+def test_an_added_pool_takes_traffic(tmp_path):
+    """Its own latency model predicts for it, and times are drawn from that."""
+    recording = replay.record(write_log(tmp_path, configured(pool("cpu", replicas=1)), requests=600))
+    added = pool("gpu", "cuda", 2)
+    answer = replay.what_if(recording, simulated, add=[(added, {"m": GPU_LATENCY})])
+    assert answer.changed.attainment > answer.same.attainment
+    assert next(p for p in answer.changed.pools if p.pool == "gpu").items > 0
+
+
+def test_a_log_that_contradicts_itself_is_refused_with_the_line(tmp_path):
+    """An id that arrives twice while it is open cannot come from a router."""
+    path = write_log(tmp_path, configured())
+    lines = path.read_bytes().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if b'"arrived"' in line)
+    path.write_bytes(b"".join(lines[: first + 1] + lines[first : first + 1] + lines[first + 1 :]))
+    with pytest.raises(ArtefactError, match=f"line {first + 2}"):
+        replay.verify(path, policies.load)
+
+
+def test_several_runs_are_not_one(tmp_path):
+    """What-if is about one run; a folder with two says which segment begins the second."""
+    write_log(tmp_path, configured())
+    (tmp_path / "later-000000.jsonl").write_bytes((tmp_path / "run-000000.jsonl").read_bytes())
+    with pytest.raises(ArtefactError, match="several runs"):
+        replay.record(tmp_path)

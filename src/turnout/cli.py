@@ -176,6 +176,7 @@ def replay(
     *,
     add: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     policy: str = "",
+    params: str = "",
     ignore_truncated_tail: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -185,14 +186,19 @@ def replay(
         log: A log segment, or a folder of them.
         add: POOL=N gives a pool of the log N more replicas (N may be negative); or a TOML file with [[pools]] to add.
         policy: Another policy for the same traffic.
+        params: The policy's parameters as TOML, such as 'items = 64' or 'pools = ["gpu"]'.
         ignore_truncated_tail: Read a log that a crash cut off, without its last event.
         json: Print one JSON document.
     """
     from turnout import policies
     from turnout import replay as verb
 
+    if params and not policy:
+        raise ConfigError("--params are those of --policy, which is not given")
     if add or policy:
-        return _what_if(log, add, policy, ignore_truncated_tail=ignore_truncated_tail, json=json)
+        return _what_if(
+            log, add, policy, _toml("--params", params), ignore_truncated_tail=ignore_truncated_tail, json=json
+        )
     result = verb.verify(log, policies.load, ignore_truncated_tail=ignore_truncated_tail)
     if json:
         _print_json(result)
@@ -207,7 +213,9 @@ def replay(
     return 0 if result.identical else CheckFailedError.exit_code
 
 
-def _what_if(log: Path, add: Sequence[str], policy: str, *, ignore_truncated_tail: bool, json: bool) -> int:
+def _what_if(
+    log: Path, add: Sequence[str], policy: str, params: dict[str, Any], *, ignore_truncated_tail: bool, json: bool
+) -> int:
     """The recorded traffic on another fleet or under another policy."""
     from rich.console import Console
 
@@ -222,7 +230,7 @@ def _what_if(log: Path, add: Sequence[str], policy: str, *, ignore_truncated_tai
         draws = {key: simulate.from_model(model) for key, model in latency.items()}
         return simulate.run(configured, arrivals, draws, policies.load, faults=faults)
 
-    answer = verb.what_if(recording, run, add=pools, replicas=replicas, policy=policy or None)
+    answer = verb.what_if(recording, run, add=pools, replicas=replicas, policy=policy or None, params=params)
     if json:
         _print_json(answer)
     else:
@@ -311,6 +319,16 @@ def _counts(flag: str, text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise ConfigError(f"{flag} {text!r} is not a list of whole numbers such as 1,2,4") from None
+
+
+def _toml(flag: str, text: str) -> dict[str, Any]:
+    """A flag's value as the lines of a TOML table."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{flag} {text!r} is not TOML, such as 'items = 64': {error}") from None
 
 
 def _dim(text: str) -> tuple[str, int]:

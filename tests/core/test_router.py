@@ -161,6 +161,17 @@ def test_a_lost_replica_loses_no_request():
     assert router.handle(ev.Finished(at_s=0.02, batch=1, service_s=0.01)) == []  # from the dead: too late
 
 
+def test_a_lost_replica_does_not_bar_its_pool():
+    """The machine was at fault and not the pool: another replica of it may take over; a failure does bar the pool."""
+    config = configured(pool("cpu", replicas=2), pool("gpu", "cuda", 1))
+    router = started(config)
+    router.handle(arrived(1, slack_s=1.0))
+    (first,) = of(ev.Dispatch, decide(router))
+    router.handle(ev.ReplicaDown(at_s=0.01, replica=first.replica))
+    (second,) = of(ev.Dispatch, decide(router, 0.01))
+    assert (first.replica, second.replica) == ("cpu-0", "cpu-1")
+
+
 def test_cancelling_calls_off_a_batch_only_if_nobody_else_waits_for_it():
     """A batch that is shared goes on; one that is not is cancelled; either way the request has its one answer."""
     router = started()

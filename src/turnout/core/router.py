@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from math import inf, nextafter
 from typing import Any
 
@@ -201,10 +202,12 @@ class Router:
     def _failed(self, event: ev.Failed, out: list[Action]) -> None:
         batch = self._land(event.batch, event.at_s)
         if batch is not None:
-            self._retry(batch.flight, event.kind, out, retryable=event.retryable)
+            self._retry(batch.flight, event.kind, out, retryable=event.retryable, barred={batch.flight.pool})
 
-    def _retry(self, flight: InFlight, kind: str, out: list[Action], *, retryable: bool) -> None:
-        """Queue the parts of a failed batch again, barred from the pool where they failed, or give them up."""
+    def _retry(
+        self, flight: InFlight, kind: str, out: list[Action], *, retryable: bool, barred: AbstractSet[str]
+    ) -> None:
+        """Queue the parts of a batch again, `barred` from the pool that failed them, or give them up."""
         state = self._state
         for part in flight.parts:
             request = state.ledger.crash(part, flight.batch)
@@ -215,9 +218,9 @@ class Router:
             if not retryable or trouble.attempts >= state.limits.max_attempts:
                 self._reject(part.rid, "failed", f"{kind} on {flight.replica}, attempt {trouble.attempts}", out)
                 continue
-            barred = {*trouble.barred, flight.pool}
+            away = {*trouble.barred, *barred}
             # Where no other pool is left, the same one may try again rather than nobody.
-            trouble.barred = tuple(sorted(barred)) if state.present(flight.model, barred) else ()
+            trouble.barred = tuple(sorted(away)) if state.present(flight.model, away) else ()
             state.enqueue(request, part)
 
     # ---- replicas ----------------------------------------------------------------------------------------------------
@@ -236,11 +239,11 @@ class Router:
             self._lose(replica, event.why or "replica lost", out)
 
     def _lose(self, replica: Replica, why: str, out: list[Action]) -> None:
-        """A replica is gone: what was on it is tried elsewhere, what was queued for it waits again."""
+        """A replica is gone: what was on it is tried on any other, what was queued for it waits again."""
         state = self._state
         state.replicas.remove(replica.name)
         for number in replica.flying:
-            self._retry(state.batches.pop(number).flight, why, out, retryable=True)
+            self._retry(state.batches.pop(number).flight, why, out, retryable=True, barred=frozenset())
         for bound in replica.bound:
             for part in bound.parts:
                 request = state.ledger.requests.get(part.rid)

@@ -31,6 +31,9 @@ Simulate = Callable[
 ]
 """Runs arrivals and faults on a fleet, with realised times drawn from a model by (pool, model)."""
 
+MAX_REPLICAS = 1000
+"""Of one pool in a what-if: more is a slip of the finger."""
+
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -76,9 +79,9 @@ def verify(log: Path, load_policy: LoadPolicy, *, ignore_truncated_tail: bool = 
     events = actions = 0
     for path in paths:  # first all that the routers do, from the events alone
         router = Router(load_policy)
-        for event in _events(path, ignore_truncated_tail):
+        for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
             events += 1
-            _digest(replayed, events, router.handle(event))
+            _digest(replayed, events, _handle(router, group, path))
     events = 0
     for path in paths:  # only now what was recorded
         for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
@@ -120,8 +123,13 @@ def _segments(log: Path) -> list[Path]:
     return paths
 
 
-def _events(path: Path, ignore_truncated_tail: bool) -> Iterator[Event]:  # noqa: FBT001
-    return (group.event for group in groups(path, ignore_truncated_tail=ignore_truncated_tail))
+def _handle(router: Router, group: Group, path: Path) -> list[Action]:
+    """Deliver one event; a log whose events contradict each other breaks an invariant of the router's."""
+    try:
+        return router.handle(group.event)
+    except (AssertionError, KeyError) as error:
+        said = f"{path}, line {group.line}: no router can have seen this event here: {error}"
+        raise ArtefactError(f"{said}; the log was edited, or put together from several") from error
 
 
 def _digest(state: Any, number: int, actions: Iterable[Action]) -> None:  # hashlib has no public type
@@ -139,7 +147,7 @@ def _first_difference(
     for path in paths:
         router = Router(load_policy)
         for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
-            did = tuple(router.handle(group.event))
+            did = tuple(_handle(router, group, path))
             if did != group.actions:
                 return Difference(
                     path=str(path),
@@ -275,19 +283,23 @@ def what_if(
     replicas it gets or loses.
 
     Raises:
-        ArtefactError: a pool is named that the log does not have, or would be left with less than none.
+        ArtefactError: a pool is named that the log does not have, would have less than none or too many replicas, or
+            is added under a name that is taken.
     """
     base = recording.configured
     pools = {spec.name: spec for spec in base.fleet.pools}
+    known = ", ".join(f"{p.name} ({p.replicas} replicas)" for p in base.fleet.pools)
     for name, more in (replicas or {}).items():
-        if name not in pools or pools[name].replicas + more < 0:
-            known = ", ".join(f"{p.name} ({p.replicas} replicas)" for p in base.fleet.pools)
-            msg = f"cannot add {more} replicas to pool {name!r}; the log has: {known}"
+        if name not in pools or not 0 <= pools[name].replicas + more <= MAX_REPLICAS:
+            msg = f"cannot add {more} replicas to pool {name!r}; the log has: {known}; a pool has 0 to {MAX_REPLICAS}"
             raise ArtefactError(msg)
         pools[name] = replace(pools[name], replicas=pools[name].replicas + more)
     latency = dict(recording.observed)
     models = {w.name: w for w in base.models}
     for spec, by_model in add:
+        if spec.name in pools:
+            msg = f"pool {spec.name!r} is in the log already ({known}); give the added one another name"
+            raise ArtefactError(msg)
         pools[spec.name] = spec
         for model, predictor in by_model.items():
             models[model] = replace(models[model], latency={**models[model].latency, spec.name: predictor})
@@ -302,5 +314,13 @@ def what_if(
     return WhatIf(
         recorded=recording.summary,
         same=simulate(base, recording.arrivals, recording.faults, recording.observed),
-        changed=simulate(changed, recording.arrivals, recording.faults, latency),
+        changed=simulate(changed, recording.arrivals, _faults_in(changed.fleet, recording.faults), latency),
     )
+
+
+def _faults_in(fleet: Fleet, faults: Sequence[Event]) -> list[Event]:
+    """Those of replicas that the fleet has: one that was taken away must not come back up."""
+    names = {f"{pool.name}-{i}" for pool in fleet.pools for i in range(pool.replicas)}
+    return [
+        e for e in faults if isinstance(e, ev.ReplicaUp | ev.ReplicaDown | ev.ReplicaStarting) and e.replica in names
+    ]

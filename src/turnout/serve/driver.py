@@ -246,10 +246,10 @@ class Driver:
         now_s = self._clock()
         for serving in self._serving.values():
             serving.discard(replica)
-        for number, batch in self._batches.items():
+        self._post(ev.ReplicaDown(at_s=now_s, replica=replica, why=why))
+        for number, batch in self._batches.items():  # for the record: the router has taken them back by now
             if batch.replica == replica and not batch.outputs:
                 self._post(ev.Failed(at_s=now_s, batch=number, kind=why, retryable=True))
-        self._post(ev.ReplicaDown(at_s=now_s, replica=replica, why=why))
         pool = self._pool_of[replica]
         self._post(ev.ReplicaStarting(at_s=now_s, replica=replica, pool=pool, ready_s=now_s + ready_in_s))
         if error is not None:
