@@ -80,7 +80,7 @@ class TorchModel:
     def _run_cuda(self, arrays: list[np.ndarray]) -> Outcome:
         """Copy in, compute, copy out, each closed by an event on the stream."""
         torch.cuda.reset_peak_memory_stats()
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
         start_s = time.perf_counter()
         marks[0].record()
         tensors = [torch.from_numpy(array).to("cuda") for array in arrays]
