@@ -105,6 +105,14 @@ def test_every_fault_is_said_at_once_with_its_path(tmp_path):
     ]
 
 
+def test_a_file_of_pools_has_nothing_else(tmp_path):
+    """What is out of place there is not taken for a misspelling of itself."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_pools(written(tmp_path, "[gateway]\n"))
+    said = [line.strip() for line in str(caught.value).splitlines()[1:]]
+    assert said == ["pools: is missing", "gateway: there is no such key; there are: pools"]
+
+
 def test_names_must_fit_together(tmp_path):
     """Pools refer to models that there are, and every model has a pool."""
     text = GOOD.replace('models = ["m"]', 'models = ["mm"]') + '[[pools]]\nname = "cpu"\nmodels = ["x"]\n'

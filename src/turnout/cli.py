@@ -7,6 +7,7 @@ Results go to stdout (`--json`: one JSON document), progress and complaints to s
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -248,8 +249,8 @@ def _additions(add: Sequence[str], workloads: Sequence[Any]) -> tuple[dict[str, 
     pools = []
     for text in add:
         name, _, count = text.rpartition("=")
-        if name and count.lstrip("+-").isdigit():
-            replicas[name] = int(count)
+        if name and re.fullmatch("[+-]?[0-9]{1,9}", count):
+            replicas[name] = replicas.get(name, 0) + int(count)
         elif text.endswith(".toml"):
             chosen = config.load_pools(Path(text))
             pools += config.resolve_pools(chosen, lambda path: store.load(path, Profile), models)
@@ -334,7 +335,7 @@ def _toml(flag: str, text: str) -> dict[str, Any]:
 def _dim(text: str) -> tuple[str, int]:
     """One SYMBOL=SIZE."""
     name, _, size = text.partition("=")
-    if not name or not size.isdigit() or int(size) < 1:
+    if not name or not re.fullmatch("0*[1-9][0-9]{0,8}", size):
         raise ConfigError(f"--dim {text!r} is not SYMBOL=SIZE, such as sequence_length=128")
     return name, int(size)
 

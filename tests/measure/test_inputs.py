@@ -47,7 +47,7 @@ def test_ids_stay_within_their_table():
     assert made(IDS, 64, limits={"ids": 7})["ids"].max() == 6
 
 
-@pytest.mark.parametrize("text", ["input", "=3", "x=axb", "x=3:nothing", "x=@one", "x=1.5"])
+@pytest.mark.parametrize("text", ["input", "=3", "x=axb", "x=3:nothing", "x=@one", "x=1.5", "x=Nx-5", f"x=Nx{10**30}"])
 def test_a_malformed_override_is_refused(text):
     """The message shows the form."""
     with pytest.raises(ConfigError, match="NAME="):

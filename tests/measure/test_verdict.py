@@ -69,6 +69,14 @@ def test_a_contender_that_disagrees_is_never_compared():
     assert not next(row for row in found.rows if row.label == "cpu int8").routable
 
 
+def test_agreement_on_random_inputs_is_not_taken_for_more():
+    """int8 may agree on noise and be wrong on real inputs: that is said, unless the user gave the inputs."""
+    rivals = cpu(), entry("cpu int8", lambda n: 1e-6 * n)
+    (warning,) = judge(*rivals, random_inputs=True).warnings
+    assert "--inputs" in warning
+    assert not judge(*rivals).warnings
+
+
 def test_an_emulated_device_has_no_price():
     """A software device is labelled and its cost is not priced even when a price is given."""
     found = judge(

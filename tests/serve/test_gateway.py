@@ -107,6 +107,7 @@ ERRORS = [
     (404, "/v2/models/echo/versions/2/infer", request(), {}, "has version 1 only"),
     (404, "/v2/models/echo/version/1/infer", request(), {}, "no such path"),
     (404, "/v2/turnout/decisions/no", None, {}, "no receipt of 'no'"),
+    (404, f"/v2/turnout/decisions/turnout-{'9' * 5000}", None, {}, "no receipt of"),
     (405, INFER, None, {}, "sent by POST"),
     (405, "/v2/health/live", b"", {}, "Method Not Allowed"),
     (400, INFER, b"", {}, "is not JSON"),

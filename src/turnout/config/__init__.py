@@ -69,7 +69,7 @@ def _validated(kind: type[Whole], values: dict[str, Any], path: Path, faults: li
     try:
         config = kind.model_validate(_relative(values, path.parent))
     except pydantic.ValidationError as error:
-        faults += _faults(error)
+        faults += _faults(error, kind)
     else:
         if not faults:
             return config
@@ -144,8 +144,8 @@ def _tables(value: Any) -> list[dict[str, Any]]:
 # ---- faults ----------------------------------------------------------------------------------------------------------
 
 
-def _faults(error: pydantic.ValidationError) -> list[str]:
-    """Every fault in words: path, what is wrong, what was probably meant."""
+def _faults(error: pydantic.ValidationError, whole: type[BaseModel]) -> list[str]:
+    """Every fault of a file that should be a `whole`, in words: path, what is wrong, what was probably meant."""
     faults = []
     entries = error.errors(include_url=False)
     for entry in entries:
@@ -159,16 +159,16 @@ def _faults(error: pydantic.ValidationError) -> list[str]:
             faults += str(entry["ctx"]["error"]).splitlines()
             continue
         if entry["type"] == "extra_forbidden":
-            message = f"there is no such key{meant(str(path[-1]), _siblings(path[:-1]))}"
+            message = f"there is no such key{meant(str(path[-1]), _siblings(whole, path[:-1]))}"
         elif entry["type"] == "missing":
             message = "is missing"
         faults.append(f"{where}: {message}")
     return faults
 
 
-def _siblings(path: tuple[int | str, ...]) -> list[str]:
-    """The keys of the table at `path`."""
-    kind: Any = Config
+def _siblings(whole: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """The keys of the table at `path` in a `whole`."""
+    kind: Any = whole
     for key in path:
         if isinstance(key, int):
             continue

@@ -85,6 +85,7 @@ def run(
     _check(options)
     field = _muster(model, options, environ, progress)
     try:
+        _check_prices(options, field)
         lanes = _lanes(field, options.budget_s)
         timings, closed = duel.fight(
             lanes,
@@ -111,6 +112,14 @@ def _check(options: Options) -> None:
         raise ConfigError(f"--seed must be at least 0, got {options.seed}")
     if any(count < 1 for count in options.threads):
         raise ConfigError(f"--threads needs counts of at least 1, got {list(options.threads)}")
+
+
+def _check_prices(options: Options, field: _Field) -> None:
+    """Refuse a price of what is no device: a slip of the pen must not leave the real one on its list price."""
+    known = dict.fromkeys(("cpu", *contenders.ACCELERATORS, *(c.candidate.device for c in field.contenders)))
+    unknown = [name for name in options.prices if name not in known]
+    if unknown:
+        raise ConfigError(f"--price names {', '.join(unknown)}, and the devices are: {', '.join(known)}")
 
 
 def _muster(model: str, options: Options, environ: Mapping[str, str], progress: Progress) -> _Field:
@@ -153,6 +162,9 @@ def _probe(
     try:
         outputs, refusals = contenders.probe(contender, field.sizes, reference, share * budget_s / duel.LOOKS[0])
     except ModelError as error:
+        if not reference and contender.candidate.backend != "callable":
+            given = "; ".join(f"{name} {text}" for name, text in field.words.items())
+            raise ModelError(f"{error} (they were {given}; --input, --dim and --inputs change them)") from error
         if not reference or contender.candidate.demanded:
             raise
         field.refusals.append(Refusal(label=contender.label, reason=str(error)))
@@ -293,8 +305,14 @@ def _settle(
             stops=stops,
             refusals=field.refusals,
             seed=options.seed,
+            random_inputs=_random(options, field),
         ),
     )
+
+
+def _random(options: Options, field: _Field) -> bool:
+    """Whether the inputs were made from the model's description alone."""
+    return not (options.inputs_file or options.pre or field.contenders[0].candidate.backend == "callable")
 
 
 def _profile(model: str, digest: str, contender: Contender, timings: duel.Timings, now: datetime) -> Profile:

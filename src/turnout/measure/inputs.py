@@ -27,6 +27,9 @@ OPEN_SIZES = {"height": 224, "width": 224, "chan": 3, "seq": 128, "len": 128, "t
 
 OTHER_SIZE = 512
 
+MOST_SIZE = 2**31 - 1
+"""Of one dimension: what is beyond it is a slip of the finger."""
+
 SCALARS = {"sr": 16_000, "sample_rate": 16_000, "sampling_rate": 16_000}
 """Inputs whose name says their value."""
 
@@ -55,7 +58,7 @@ def parse_override(text: str) -> tuple[str, Override]:
     rest, _, value = rest.partition("@")
     shape, _, dtype = rest.partition(":")
     try:
-        sizes = tuple(part if part == "N" else int(part) for part in shape.split("x")) if shape else None
+        sizes = tuple(part if part == "N" else _size(part) for part in shape.split("x")) if shape else None
         override = Override(
             shape=sizes, dtype=str(np.dtype(dtype)) if dtype else None, value=float(value) if value else None
         )
@@ -66,6 +69,14 @@ def parse_override(text: str) -> tuple[str, Override]:
             f"--input {text!r} is not NAME=[SHAPE][:DTYPE][@VALUE], such as input=Nx576:float32 or sr=@16000"
         )
     return name, override
+
+
+def _size(text: str) -> int:
+    """One size of a shape; ValueError if it is none."""
+    size = int(text)
+    if not 0 <= size <= MOST_SIZE:
+        raise ValueError
+    return size
 
 
 def maker(

@@ -52,8 +52,12 @@ def judge(
     stops: Sequence[Stop],
     refusals: Sequence[Refusal],
     seed: int,
+    random_inputs: bool = False,
 ) -> Verdict:
-    """The verdict on `entries`, of which the first is the reference (CPU, float32)."""
+    """The verdict on `entries`, of which the first is the reference (CPU, float32).
+
+    `random_inputs` says that nobody chose the inputs, so that agreement on them proves little.
+    """
     rng = np.random.default_rng(seed)
     rates = {e.label: rate for e in entries if (rate := _rate(e, prices)) is not None}
     rows = _rows(entries, rates, rng)
@@ -73,7 +77,7 @@ def judge(
         crossovers=tuple(crossovers),
         path=shares,
         bottleneck=words.bottleneck(entries, shares, branching),
-        warnings=words.warnings(entries, prices, stops, refusals),
+        warnings=words.warnings(entries, prices, stops, refusals, random_inputs=random_inputs),
     )
 
 

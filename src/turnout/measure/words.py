@@ -103,7 +103,12 @@ def bottleneck(entries: Sequence[Entry], shares: Sequence[Share], branching: Bra
 
 
 def warnings(
-    entries: Sequence[Entry], prices: Sequence[PriceTag], stops: Sequence[Stop], refusals: Sequence[Refusal]
+    entries: Sequence[Entry],
+    prices: Sequence[PriceTag],
+    stops: Sequence[Stop],
+    refusals: Sequence[Refusal],
+    *,
+    random_inputs: bool = False,
 ) -> tuple[str, ...]:
     """Everything that limits what the figures say, one sentence each."""
     said = []
@@ -113,6 +118,11 @@ def warnings(
             said.append(
                 f"{entry.label} disagrees with {entries[0].label} (largest difference {parity.max_abs:.3g}, "
                 f"{parity.worst:.3g} times the tolerance): never routed to. {parity.note}".rstrip()
+            )
+        elif parity is not None and random_inputs and entry.profile.variant.startswith("int8"):
+            said.append(
+                f"{entry.label} agrees on random inputs, where rounding may not show: compare on real ones (--inputs) "
+                "before it serves."
             )
         if entry.profile.provenance.software_device:
             said.append(f"{entry.label} is emulated on the CPU: its times say nothing about a real GPU.")

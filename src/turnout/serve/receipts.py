@@ -17,6 +17,9 @@ from turnout.core.cost import Price, bill_usd
 from turnout.core.events import Action, Event
 from turnout.telemetry import Counters
 
+MOST_DIGITS = 18
+"""Of a request's number here; Python refuses to read numbers of thousands of digits."""
+
 
 class Flight(Struct):
     """One batch that carried (a part of) the request, and how it ended."""
@@ -84,7 +87,7 @@ class Receipts:
         """The receipt of the request that the client calls `name`, or that is `turnout-<rid>` here."""
         rid = self._names.get(name)
         prefix, _, number = name.rpartition("-")
-        if rid is None and prefix == "turnout" and number.isascii() and number.isdigit():
+        if rid is None and prefix == "turnout" and number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
             rid = int(number)
         entry = self._entries.get(rid) if rid is not None else None
         return self._render(entry, now_s) if entry is not None else None
