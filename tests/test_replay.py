@@ -163,9 +163,11 @@ def test_a_log_that_contradicts_itself_is_refused_with_the_line(tmp_path):
         replay.verify(path, policies.load)
 
 
-def test_several_runs_are_not_one(tmp_path):
-    """What-if is about one run; a folder with two says which segment begins the second."""
-    write_log(tmp_path, configured())
+def test_of_several_runs_the_latest_with_requests_is_asked(tmp_path):
+    """A folder keeps the runs of all starts; one that only started has nothing to ask."""
+    write_log(tmp_path, configured(), requests=50)
     (tmp_path / "later-000000.jsonl").write_bytes((tmp_path / "run-000000.jsonl").read_bytes())
-    with pytest.raises(ArtefactError, match="several runs"):
-        replay.record(tmp_path)
+    (tmp_path / "zero-000000.jsonl").write_bytes(msgspec.json.encode(configured()) + b"\n")
+    assert replay.record(tmp_path).path == str(tmp_path / "run-000000.jsonl")
+    (tmp_path / "run-000000.jsonl").unlink()
+    assert replay.record(tmp_path).path == str(tmp_path / "later-000000.jsonl")

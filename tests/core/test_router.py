@@ -144,6 +144,36 @@ def test_a_failure_is_final_after_max_attempts_or_if_not_retryable():
     assert reject.rid == 2
 
 
+def test_one_bad_request_does_not_fail_its_neighbours():
+    """What a shared batch could not run is tried again one by one; only the request at fault is rejected."""
+    router = started(configured(pool("cpu", replicas=2)), ("cpu-0", "cpu-1"))
+    for rid in range(2):
+        router.handle(arrived(rid, slack_s=1.0))
+    (shared,) = of(ev.Dispatch, decide(router))
+    assert router.handle(ev.Failed(at_s=0.01, batch=shared.batch, kind="bad input", retryable=False)) == []
+    alone = of(ev.Dispatch, decide(router, 0.01))
+    assert [[p.rid for p in d.parts] for d in alone] == [[0], [1]]
+    (reject,) = router.handle(ev.Failed(at_s=0.02, batch=alone[0].batch, kind="bad input", retryable=False))
+    assert (reject.rid, reject.reason) == (0, "failed")
+    (reply,) = router.handle(ev.Finished(at_s=0.02, batch=alone[1].batch, service_s=0.01))
+    assert reply.rid == 1
+
+
+def test_a_policy_cannot_join_what_must_run_alone():
+    """The rule is the router's: a choice against it is refused and said."""
+
+    def together(view, state, rng):
+        return [Run(parts=tuple(w.part for w in view.waiting), replica="cpu-0")], state
+
+    router = started(policy=together)
+    for rid in range(2):
+        router.handle(arrived(rid, slack_s=1.0))
+    (shared,) = of(ev.Dispatch, decide(router))
+    router.handle(ev.Failed(at_s=0.01, batch=shared.batch, kind="bad input", retryable=False))
+    (refused,) = of(ev.Refused, decide(router, 0.01))
+    assert "alone" in refused.why
+
+
 def test_a_lost_replica_loses_no_request():
     """What ran on it and what was bound to it is served by the others."""
 

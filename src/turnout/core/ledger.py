@@ -13,10 +13,11 @@ from turnout.core.policy import Waiting
 
 
 class Trouble(Struct, kw_only=True):
-    """What a part has been through: failed attempts, and the pools on which they failed."""
+    """What a part has been through: failed attempts, the pools on which they failed, and whether it must run alone."""
 
     attempts: int = 0
     barred: tuple[str, ...] = ()
+    alone: bool = False
 
 
 class Request(Struct, kw_only=True):
@@ -50,6 +51,7 @@ class Request(Struct, kw_only=True):
             ranges_left=arrived.max_parts - self.ranges,
             attempts=trouble.attempts,
             barred=trouble.barred,
+            alone=trouble.alone,
         )
 
 
@@ -76,6 +78,11 @@ class Ledger:
         """Whether somebody still waits for this part."""
         request = self.requests.get(part.rid)
         return request is not None and part.start in request.flying
+
+    def alone(self, part: Part) -> bool:
+        """Whether this part must not share a batch."""
+        trouble = self.requests[part.rid].troubles.get(part.start)
+        return trouble is not None and trouble.alone
 
     def fly(self, part: Part, batch: int) -> None:
         """`part` travels in `batch`."""

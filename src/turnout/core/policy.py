@@ -25,7 +25,7 @@ class Waiting(Struct, frozen=True, gc=False, kw_only=True):
     """Items `start`… of one request that no replica has yet: what a policy decides about.
 
     `ranges_left` is how many more pieces the request may still be cut into. `barred` are pools on which these items
-    failed before.
+    failed before. `alone` items may be what made a shared batch fail, and share none again.
     """
 
     rid: int
@@ -40,6 +40,7 @@ class Waiting(Struct, frozen=True, gc=False, kw_only=True):
     ranges_left: int = 0
     attempts: int = 0
     barred: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def part(self) -> Part:

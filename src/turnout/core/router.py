@@ -201,13 +201,31 @@ class Router:
 
     def _failed(self, event: ev.Failed, out: list[Action]) -> None:
         batch = self._land(event.batch, event.at_s)
-        if batch is not None:
-            self._retry(batch.flight, event.kind, out, retryable=event.retryable, barred={batch.flight.pool})
+        if batch is None:
+            return
+        flight = batch.flight
+        if event.retryable:
+            self._retry(flight, event.kind, out, barred={flight.pool})
+        elif len(flight.parts) > 1:  # one of them is at fault, and the others must not pay for it
+            self._retry(flight, event.kind, out, alone=True)
+        else:
+            for part in flight.parts:
+                if self._state.ledger.crash(part, flight.batch) is not None:
+                    self._reject(part.rid, "failed", f"{event.kind} on {flight.replica}", out)
 
     def _retry(
-        self, flight: InFlight, kind: str, out: list[Action], *, retryable: bool, barred: AbstractSet[str]
+        self,
+        flight: InFlight,
+        kind: str,
+        out: list[Action],
+        *,
+        barred: AbstractSet[str] = frozenset(),
+        alone: bool = False,
     ) -> None:
-        """Queue the parts of a batch again, `barred` from the pool that failed them, or give them up."""
+        """Queue the parts of a batch again, or give up those that were tried often enough.
+
+        They are `barred` from the pool that failed them, and run `alone` if one of them may have failed the others.
+        """
         state = self._state
         for part in flight.parts:
             request = state.ledger.crash(part, flight.batch)
@@ -215,12 +233,13 @@ class Router:
                 continue
             trouble = request.troubles.setdefault(part.start, Trouble())
             trouble.attempts += 1
-            if not retryable or trouble.attempts >= state.limits.max_attempts:
+            if trouble.attempts >= state.limits.max_attempts:
                 self._reject(part.rid, "failed", f"{kind} on {flight.replica}, attempt {trouble.attempts}", out)
                 continue
             away = {*trouble.barred, *barred}
             # Where no other pool is left, the same one may try again rather than nobody.
             trouble.barred = tuple(sorted(away)) if state.present(flight.model, away) else ()
+            trouble.alone = trouble.alone or alone
             state.enqueue(request, part)
 
     # ---- replicas ----------------------------------------------------------------------------------------------------
@@ -243,7 +262,7 @@ class Router:
         state = self._state
         state.replicas.remove(replica.name)
         for number in replica.flying:
-            self._retry(state.batches.pop(number).flight, why, out, retryable=True, barred=frozenset())
+            self._retry(state.batches.pop(number).flight, why, out)
         for bound in replica.bound:
             for part in bound.parts:
                 request = state.ledger.requests.get(part.rid)

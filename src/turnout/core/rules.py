@@ -20,7 +20,9 @@ def refusal(state: State, event: ev.Arrived) -> ev.Reject | None:
         return ev.Reject(rid=rid, reason="unknown model", detail=f"no model is called {model!r}")
     largest = state.largest(model)
     if event.items < 1 or event.items > largest * max(event.max_parts, 1):
-        detail = f"{event.items} items; a batch takes at most {largest}, and the request {event.max_parts} batch(es)"
+        detail = f"{event.items} items; a batch takes 1 to {largest}"
+        if event.max_parts > 1:
+            detail += f", and the request may be split over {event.max_parts}"
         return ev.Reject(rid=rid, reason="too large", detail=detail)
     if len(state.waiting) >= state.limits.max_waiting:
         detail = f"{len(state.waiting)} requests wait already"
@@ -62,6 +64,8 @@ def against_batch(state: State, parts: tuple[Part, ...], replica_name: str, *, h
         return f"more than {view.spec.max_items} items for {replica_name}"
     if len(parts) > 1 and not state.workloads[model].mergeable:
         return f"requests of {model} must not share a batch"
+    if len(parts) > 1 and any(state.ledger.alone(part) for part in parts):
+        return "a batch that one of these requests was in has failed: each must run alone"
     return ""
 
 

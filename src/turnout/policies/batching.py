@@ -72,7 +72,7 @@ def _queues(view: View, allow: Allow | None) -> list[tuple[tuple[str, ...], list
     }
     every = {model: tuple(name for name, _ in pools) for model, pools in serving.items()}
     least = {model: min((p.spec.max_items for _, p in pools), default=0) for model, pools in serving.items()}
-    queues: dict[tuple[str, tuple[str, ...]], list[Waiting]] = {}
+    queues: dict[tuple[str, tuple[str, ...], bool], list[Waiting]] = {}
     for w in view.waiting:
         model = w.model
         names = every[model]
@@ -84,8 +84,8 @@ def _queues(view: View, allow: Allow | None) -> list[tuple[tuple[str, ...], list
                 and (w.items <= pool.spec.max_items or w.ranges_left > 0)
                 and (allow is None or allow(w, pool))
             )
-        queues.setdefault((model, names), []).append(w)
-    return [(names, queue) for (_, names), queue in queues.items()]
+        queues.setdefault((model, names, w.alone), []).append(w)
+    return [(names, queue) for (_, names, _), queue in queues.items()]
 
 
 def _serve(view: View, queue: list[Waiting], lanes: list[Lane], rank: Rank) -> list[Choice]:
@@ -140,7 +140,7 @@ def _candidate(view: View, lane: Lane, queue: list[Waiting], at: int) -> Candida
     items = min(head.items, spec.max_items)
     nbytes = head.nbytes * items // head.items
     parts: tuple[Part, ...] = (Part(head.rid, head.start, items),)
-    if items == head.items and at + 1 < len(queue) and view.workloads[model].mergeable:
+    if items == head.items and at + 1 < len(queue) and view.workloads[model].mergeable and not head.alone:
         taken, items, nbytes = _grow(queue, at, lane)
         parts = tuple(w.part for w in queue[at : at + taken])
     mean_s, p99_s = pool.mean_s(model, items, nbytes), pool.p99_s(model, items, nbytes)

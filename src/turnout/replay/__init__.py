@@ -169,10 +169,12 @@ def _text(record: Event | Action) -> str:
 class Recording(Struct, frozen=True, kw_only=True):
     """One run as its log has it: the head, the arrivals, the replicas that came and went, and what it came to.
 
-    `observed` are the run's latency models with the ratios of actual to predicted time that this log recorded;
-    `slowdown` is, over all batches of a (pool, model), the time they took / the time that its profile predicts.
+    `path` is its first segment. `observed` are the run's latency models with the ratios of actual to predicted time
+    that this log recorded; `slowdown` is, over all batches of a (pool, model), the time that they took / the time
+    that its profile predicts.
     """
 
+    path: str
     configured: ev.Configured
     arrivals: tuple[ev.Arrived, ...]
     faults: tuple[Event, ...]
@@ -184,40 +186,51 @@ class Recording(Struct, frozen=True, kw_only=True):
 class WhatIf(Struct, frozen=True, kw_only=True):
     """`recorded` was measured; the other two are modelled: the same fleet, to judge the model by, and the changed."""
 
+    path: str
     recorded: Summary
     same: Summary
     changed: Summary
 
 
 def record(log: Path, *, ignore_truncated_tail: bool = False) -> Recording:
-    """Read a whole run.
+    """Read a whole run; of a folder with several, the latest that has requests.
 
     Raises:
-        ArtefactError: as in `verify`, or the log has no arrivals, or those of several runs.
+        ArtefactError: as in `verify`, or the log has no arrivals.
     """
+    runs: dict[str, list[Path]] = {}
+    for path in _segments(log):
+        runs.setdefault(path.stem.rpartition("-")[0], []).append(path)
+    for name in reversed(runs):
+        found = _record(runs[name], ignore_truncated_tail=ignore_truncated_tail)
+        if found is not None:
+            return found
+    msg = f"{log} has no requests in it, so there is nothing to ask of another fleet"
+    raise ArtefactError(msg)
+
+
+def _record(paths: Sequence[Path], *, ignore_truncated_tail: bool) -> Recording | None:
+    """The run in these segments, None if nothing arrived in it."""
     account = Account()
     configured: ev.Configured | None = None
     arrivals: list[ev.Arrived] = []
     faults: list[Event] = []
     services = _Services()
-    for path in _segments(log):
+    for path in paths:
         for group in groups(path, ignore_truncated_tail=ignore_truncated_tail):
             event = group.event
             account.feed(event, group.actions)
             services.feed(group)
             if isinstance(event, ev.Configured):
-                if configured is not None and group.line == 1 and event.snapshot is None:
-                    msg = f"{log} holds several runs, and {path.name} begins another; name the segments of one run"
-                    raise ArtefactError(msg)
                 configured = configured or replace(event, snapshot=None)
             elif isinstance(event, ev.Arrived):
                 arrivals.append(event)
             elif isinstance(event, ev.ReplicaDown) or (faults and isinstance(event, ev.ReplicaUp | ev.ReplicaStarting)):
                 faults.append(event)  # starts before the first loss are how the run began
     if configured is None or not arrivals:
-        msg = f"{log} has no requests in it, so there is nothing to ask of another fleet"
-        raise ArtefactError(msg)
+        return None
     return Recording(
+        path=str(paths[0]),
         configured=configured,
         arrivals=tuple(arrivals),
         faults=tuple(faults),
@@ -312,6 +325,7 @@ def what_if(
         params=dict(params or {}) if policy else base.params,
     )
     return WhatIf(
+        path=recording.path,
         recorded=recording.summary,
         same=simulate(base, recording.arrivals, recording.faults, recording.observed),
         changed=simulate(changed, recording.arrivals, _faults_in(changed.fleet, recording.faults), latency),

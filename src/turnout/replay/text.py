@@ -12,6 +12,7 @@ from turnout.replay import WhatIf
 
 def show(answer: WhatIf, console: Console) -> None:
     """Print the three columns, then what the first two say of the third."""
+    console.print(Text(f"The run that begins in {answer.path}:"))
     columns = (
         ("recorded", "as logged", answer.recorded),
         ("same fleet", "modelled", answer.same),
