@@ -20,7 +20,7 @@ def refusal(state: State, event: ev.Arrived) -> ev.Reject | None:
         return ev.Reject(rid=rid, reason="unknown model", detail=f"no model is called {model!r}")
     largest = state.largest(model)
     if event.items < 1 or event.items > largest * max(event.max_parts, 1):
-        detail = f"{event.items} items; a batch takes 1 to {largest}"
+        detail = f"{event.items} items; a batch takes at least 1 and at most {largest}"
         if event.max_parts > 1:
             detail += f", and the request may be split over {event.max_parts}"
         return ev.Reject(rid=rid, reason="too large", detail=detail)
