@@ -339,10 +339,21 @@ STEPS = st.lists(
         st.tuples(st.just("fail"), st.integers(0, 5), st.booleans()),
         st.tuples(st.just("down"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
         st.tuples(st.just("up"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
+        st.tuples(st.just("starting"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
         st.tuples(st.just("decide"), st.lists(CHOICES, max_size=4)),
     ),
     max_size=40,
 )
+
+
+def replica_event(kind, name, at_s):
+    """A replica goes, comes, or begins to come."""
+    pool_name = name.split("-")[0]
+    if kind == "down":
+        return ev.ReplicaDown(at_s=at_s, replica=name)
+    if kind == "up":
+        return ev.ReplicaUp(at_s=at_s, replica=name, pool=pool_name)
+    return ev.ReplicaStarting(at_s=at_s, replica=name, pool=pool_name, ready_s=at_s + 0.01)
 
 
 def event_of(step, at_s, rid, flying):
@@ -357,10 +368,8 @@ def event_of(step, at_s, rid, flying):
         case "fail", which, retryable if flying:
             batch = flying.pop(which % len(flying))
             return ev.Failed(at_s=at_s, batch=batch, kind="crash", retryable=retryable)
-        case "down", name:
-            return ev.ReplicaDown(at_s=at_s, replica=name)
-        case "up", name:
-            return ev.ReplicaUp(at_s=at_s, replica=name, pool=name.split("-")[0])
+        case ("down" | "up" | "starting") as kind, name:
+            return replica_event(kind, name, at_s)
         case "decide", _:
             return ev.Decide(at_s=at_s)
     return None

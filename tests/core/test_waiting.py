@@ -63,3 +63,13 @@ def test_a_part_is_found_only_at_the_head_of_its_range():
     assert found.find(Part(1, 6, 2)) is None
     assert found.find(Part(1, 5, 6)) is None
     assert found.find(Part(1, 5, 0)) is None
+
+
+def test_memory_follows_the_queue_and_not_the_traffic():
+    """Requests that were served long before their deadline leave nothing behind."""
+    found = WaitingSet()
+    for rid in range(20_000):
+        found.add(waiting(rid, 0, 3600.0 + rid), 3000.0 + rid)
+        found.remove(rid, 0)
+    assert len(found._expiry) <= 2048
+    assert found.next_expiry_s() == NEVER

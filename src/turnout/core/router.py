@@ -245,6 +245,9 @@ class Router:
     # ---- replicas ----------------------------------------------------------------------------------------------------
 
     def _replica_starting(self, event: ev.ReplicaStarting, out: list[Action]) -> None:
+        known = self._state.replicas.by_name.get(event.replica)
+        if known is not None and known.up:  # nobody said that it went down, but it cannot be up and starting
+            self._lose(known, "replica restarted", out)
         self._state.replicas.add(Replica(name=event.replica, pool=event.pool, up=False, ready_s=event.ready_s))
 
     def _replica_up(self, event: ev.ReplicaUp, out: list[Action]) -> None:

@@ -13,6 +13,9 @@ from turnout.core.policy import Waiting
 
 NEVER = float("inf")
 
+SLACK = 1024
+"""Stale entries that the heap of expiries may hold beside twice the live ones."""
+
 
 class WaitingSet:
     """Waiting ranges ordered by (deadline, rid, start), with the latest moment at which each may still start."""
@@ -69,7 +72,14 @@ class WaitingSet:
         at = bisect_left(self._keys, (waiting.deadline_s, rid, start))
         del self._keys[at]
         del self._order[at]
+        if len(self._expiry) > SLACK + 2 * len(self._order):
+            self._tidy()
         return waiting
+
+    def _tidy(self) -> None:
+        """Drop what is stale from the heap, which would else keep every request until its deadline has passed."""
+        live = [entry for entry in self._expiry if self._latest_s.get((entry[1], entry[2])) == entry[0]]
+        self._expiry = sorted(set(live))  # a sorted list is a heap
 
     def drop(self, rid: int) -> None:
         """Remove every range of a request."""
