@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from turnout.demo import advice, elsewhere
+from turnout.demo import advice, elsewhere, story
 from turnout.demo.elsewhere import CPU, GPU, Setting
 
 
@@ -54,3 +54,14 @@ def test_the_advice_names_fleet_price_flip_and_levers():
     assert found.flips
     assert all(low < high for low, high, _ in found.flips)
     assert CPU in found.sentence or GPU in found.sentence
+
+
+def test_a_decision_between_pools_is_explained():
+    """The example is one in which the cheaper pool was too late, and the sentence says so."""
+    setting = Setting(model="wnd", deadline_s=0.025, rate_qps=1500.0, count=600)
+    found = elsewhere.example(setting, 9, 2)
+    assert found.why.binding == "deadline"
+    said = story.explain_choice(found)
+    assert "too late" in said
+    assert CPU in said
+    assert GPU in said

@@ -6,6 +6,7 @@ and routing are this package's own router on a virtual clock. So: measured elsew
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -119,17 +120,36 @@ def configured(setting: Setting, cpu: int, gpu: int, policy: str, params: dict[s
 
 def attempt(setting: Setting, cpu: int, gpu: int, policy: str = "cheapest", **params: object) -> Summary:
     """Simulate one fleet under one policy."""
+    return _run(setting, configured(setting, cpu, gpu, policy, params))
+
+
+def _run(setting: Setting, head: ev.Configured, observe: simulate.Observe | None = None) -> Summary:
     draws = {(instance, setting.model): _draw(setting.model, instance) for instance in (CPU, GPU)}
-    return simulate.run(configured(setting, cpu, gpu, policy, params), traffic(setting), draws, policies.load)
+    return simulate.run(head, traffic(setting), draws, policies.load, observe=observe)
+
+
+def example(setting: Setting, cpu: int, gpu: int) -> ev.Dispatch | None:
+    """A decision of the default policy in which the deadline overruled the price, if the traffic has one."""
+    found: list[ev.Dispatch] = []
+
+    def observe(_event: ev.Event, actions: Sequence[ev.Action]) -> None:
+        found.extend(a for a in actions if isinstance(a, ev.Dispatch) and a.why.binding == "deadline")
+
+    _run(setting, configured(setting, cpu, gpu, "cheapest", {}), observe)
+    return found[len(found) // 2] if found else None
 
 
 class Contest(Struct, frozen=True, kw_only=True):
-    """Policies side by side on one fleet and one trace; `lines` are (label, what it came to), best first."""
+    """Policies side by side on one fleet and one trace; `lines` are (label, what it came to), best first.
+
+    `example` is one decision of the default policy, to be explained.
+    """
 
     setting: Setting
     cpu: int
     gpu: int
     lines: tuple[tuple[str, Summary], ...]
+    example: ev.Dispatch | None = None
 
 
 def contest(setting: Setting, cpu: int, gpu: int) -> Contest:
@@ -144,4 +164,4 @@ def contest(setting: Setting, cpu: int, gpu: int) -> Contest:
         ("GPU pool only", attempt(setting, cpu, gpu, "pinned", pools=[GPU])),
     ]
     lines.sort(key=lambda line: -line[1].attainment)
-    return Contest(setting=setting, cpu=cpu, gpu=gpu, lines=tuple(lines))
+    return Contest(setting=setting, cpu=cpu, gpu=gpu, lines=tuple(lines), example=example(setting, cpu, gpu))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from turnout import plan
+from turnout.core import events as ev
 from turnout.core.account import Summary
 from turnout.demo import elsewhere
 from turnout.demo.advice import ATTAINMENT, Advice, named
@@ -134,6 +135,22 @@ def explain(receipt: dict[str, Any]) -> str:
     )
 
 
+def explain_choice(dispatch: ev.Dispatch) -> str:
+    """A decision between pools in a sentence; times count from the moment of the decision."""
+    chosen, *others = dispatch.why.options
+    now_s = min(o.start_s for o in dispatch.why.options)
+    against = "; ".join(
+        f"{o.pool} would have been done in {milliseconds(o.start_s - now_s + o.p99_s)}"
+        f"{'' if o.feasible else ', too late for the oldest of them'}"
+        for o in others
+    )
+    return (
+        f"One decision: {count(len(dispatch.parts), 'waiting query', 'waiting queries')} went to {chosen.pool} as one "
+        f"batch, sure to 99 % to be done in {milliseconds(chosen.start_s - now_s + chosen.p99_s)}; {against}. "
+        f"What decided: {dispatch.why.binding}."
+    )
+
+
 def contest(found: Contest) -> Block:
     """Policies side by side on one fleet."""
     setting = found.setting
@@ -167,6 +184,7 @@ def contest(found: Contest) -> Block:
             for label, s in found.lines
         ),
         best=tuple(i for i, (_, summary) in enumerate(found.lines) if summary.met == most),
+        remarks=(() if found.example is None else (Line(explain_choice(found.example), MIXED),)),
     )
 
 
