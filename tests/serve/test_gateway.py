@@ -306,3 +306,13 @@ def test_the_public_names():
     assert callable(serve.run)
     assert callable(serve.running)
     assert callable(config.load)
+
+
+def test_a_draining_gateway_lets_go_of_its_clients(tmp_path):
+    """Once it is unready every answer closes its connection, so that the next request goes elsewhere."""
+    with in_thread(written(tmp_path)) as gateway:
+        _, headers, _ = ask(gateway.port, "/v2/models/echo/infer", request())
+        assert headers.get("connection") != "close"
+        gateway.state.unready = True
+        status, headers, _ = ask(gateway.port, "/v2/models/echo/infer", request())
+        assert (status, headers["connection"]) == (200, "close")

@@ -37,7 +37,7 @@ BURST_CV = 2.0
 DEADLINE_BATCHES = 8.0
 """The objective is this many times the measured time of the largest request, in whole 10 ms."""
 
-START_S = 1.0
+START_S = 0.2
 """What a worker process takes to start on top of loading its model; for the prediction only."""
 
 FILES = 256

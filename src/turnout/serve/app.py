@@ -104,6 +104,8 @@ class App:
             return
         self._state.statuses[status] += 1
         headers += rid_header
+        if self._state.unready:  # the client's next request belongs to another gateway
+            headers.append((b"connection", b"close"))
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
