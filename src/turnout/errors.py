@@ -74,7 +74,7 @@ class ExtraMissingError(CapabilityError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         """Name the missing `package`, the `extra` that brings it, and the `purpose` it was wanted for."""
-        super().__init__(f"{purpose} needs the package {package}: pip install 'turnout[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package}: in Turnout's clone, pip install '.[{extra}]'")
 
 
 class DeviceAbsentError(CapabilityError):
