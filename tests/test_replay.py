@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.fleets import GPU_LATENCY, arrived, configured, pool
 from turnout import policies, replay, simulate, telemetry
 from turnout.core import events as ev
+from turnout.core.router import Router
 from turnout.errors import ArtefactError
 
 
@@ -171,3 +173,18 @@ def test_of_several_runs_the_latest_with_requests_is_asked(tmp_path):
     assert replay.record(tmp_path).path == str(tmp_path / "run-000000.jsonl")
     (tmp_path / "run-000000.jsonl").unlink()
     assert replay.record(tmp_path).path == str(tmp_path / "later-000000.jsonl")
+
+
+def test_a_segment_alone_says_what_batches_took(tmp_path):
+    """The replicas that were up already are in the segment's head; what ran on them counts as in a whole log."""
+    whole = list(replay.groups(write_log(tmp_path, configured())))
+    router = Router(policies.load)
+    for group in whole[: len(whole) // 2]:
+        router.handle(group.event)
+    writer = telemetry.LogWriter(tmp_path / "later", "run")
+    path = writer.start(replace(configured(), snapshot=router.snapshot()))
+    for group in whole[len(whole) // 2 :]:
+        writer.write([group.event, *group.actions])
+    writer.close()
+    assert replay.verify(path, policies.load).identical
+    assert replay.record(path).slowdown.keys() == replay.record(tmp_path).slowdown.keys()

@@ -45,10 +45,11 @@ class Offer(Struct, frozen=True, kw_only=True):
 def quotes(offer: Offer, attempt: Attempt, attainment: float) -> list[Quote]:
     """The cheapest fleet of each kind, cheapest first; a kind that cannot meet the objective is left out."""
     search = _Search(offer, attempt, attainment)
+    for gpu in range(1, offer.gpu_max + 1):
+        if search.meets("gpu-only", 0, gpu):
+            break
     for gpu in range(offer.gpu_max + 1):
         kind: Kind = "cpu-only" if gpu == 0 else "hybrid"
-        if gpu:
-            search.meets("gpu-only", 0, gpu)
         if kind in search.found and offer.usd_per_h(1, gpu) >= search.found[kind].usd_per_h:
             break
         low, high = 1, offer.cpu_max

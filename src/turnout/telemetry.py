@@ -152,6 +152,16 @@ def read_log(path: Path, *, ignore_truncated_tail: bool = False) -> Iterator[tup
         raise ArtefactError(msg)
 
 
+def truncated(path: Path) -> bool:
+    """Whether the segment ends within a line, as a crash leaves it."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        if not file.tell():
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
 def _decode(line: bytes, path: Path, number: int) -> Event | Action:
     """The record in one line."""
     try:

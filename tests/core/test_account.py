@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleets import arrived, configured, pool
 from turnout.core import events as ev
@@ -91,3 +92,31 @@ def test_an_empty_run_has_no_figures():
     summary = fed().summary()
     assert (summary.latency_p50_s, summary.coverage_p99, summary.usd_per_million_met) == (None, None, None)
     assert summary.attainment == 0.0
+
+
+def test_a_replica_that_restarts_unannounced_was_down():
+    """What was on it is counted as run again, and the time until it is up again is not billed."""
+    account = fed(
+        (arrived(1),),
+        (ev.Decide(at_s=0.0), dispatch(1, 1)),
+        (ev.ReplicaStarting(at_s=1.0, replica="cpu-0", pool="cpu", ready_s=3.0),),
+        (ev.ReplicaUp(at_s=3.0, replica="cpu-0", pool="cpu"),),
+        (ev.Decide(at_s=4.0),),
+    )
+    summary = account.summary()
+    assert summary.retried_batches == 1
+    assert summary.bill_usd == pytest.approx(2.0 * 2.0)
+
+
+def test_a_pool_that_a_reload_removed_is_billed_until_then():
+    """Its replicas are gone with it, and what they cost before is not forgotten."""
+    reload = replace(configured(pool("gpu", "cuda", 1)), at_s=2.0)
+    account = fed((reload,), (ev.Decide(at_s=10.0),))
+    assert account.summary().bill_usd == pytest.approx(4.0)
+
+
+def test_a_segment_alone_counts_the_requests_that_arrived_in_it():
+    """A reject of a request from an earlier segment is no more counted than its reply would be."""
+    account = fed((ev.Decide(at_s=0.0), ev.Reject(rid=7, reason="deadline")))
+    summary = account.summary()
+    assert (summary.requests, summary.rejects) == (0, {})

@@ -340,10 +340,23 @@ STEPS = st.lists(
         st.tuples(st.just("down"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
         st.tuples(st.just("up"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
         st.tuples(st.just("starting"), st.sampled_from(["cpu-0", "cpu-1", "gpu-0"])),
+        st.tuples(st.just("reload"), st.integers(0, 3)),
+        st.tuples(st.just("report"), st.sampled_from(["cpu", "gpu"]), st.integers(0, 99)),
         st.tuples(st.just("decide"), st.lists(CHOICES, max_size=4)),
     ),
     max_size=40,
 )
+
+
+HARD = {"limits": Limits(hedge_share=0.5, max_attempts=2)}
+
+RELOADS = (
+    configured(**HARD),
+    configured(pool("cpu", max_items=2), **HARD),
+    configured(pool("gpu", "cuda", 1, slots=1), pool("cpu"), workload={"mergeable": False, "late": "serve"}, **HARD),
+    configured(pool("cpu"), pool("gpu", "cuda", 1), latency={"gpu": line(0.001, 0.001)}, **HARD),
+)
+"""Pools go, shrink, change places, and cease to serve the model."""
 
 
 def replica_event(kind, name, at_s):
@@ -354,6 +367,13 @@ def replica_event(kind, name, at_s):
     if kind == "up":
         return ev.ReplicaUp(at_s=at_s, replica=name, pool=pool_name)
     return ev.ReplicaStarting(at_s=at_s, replica=name, pool=pool_name, ready_s=at_s + 0.01)
+
+
+def pool_event(step, at_s):
+    """The fleet changes, or others put load on a pool."""
+    if step[0] == "reload":
+        return replace(RELOADS[step[1]], at_s=at_s)
+    return ev.Reported(at_s=at_s, pool=step[1], age_s=0.001, backlog_items=step[2])
 
 
 def event_of(step, at_s, rid, flying):
@@ -370,6 +390,8 @@ def event_of(step, at_s, rid, flying):
             return ev.Failed(at_s=at_s, batch=batch, kind="crash", retryable=retryable)
         case ("down" | "up" | "starting") as kind, name:
             return replica_event(kind, name, at_s)
+        case (("reload" | "report"), *_):
+            return pool_event(step, at_s)
         case "decide", _:
             return ev.Decide(at_s=at_s)
     return None
@@ -378,7 +400,7 @@ def event_of(step, at_s, rid, flying):
 def play(steps, *, snapshot_at=None):
     """Drive a router through `steps`, policy included; at one step, go on in a fresh router from a snapshot."""
     todo = []
-    config = configured(limits=Limits(hedge_share=0.5, max_attempts=2))
+    config = RELOADS[0]
 
     def policy(view, state, rng):
         return todo, [*(state or []), float(rng.random())][-3:]
@@ -393,6 +415,7 @@ def play(steps, *, snapshot_at=None):
         event = event_of(step, number * 0.003, rid, flying)
         todo[:] = step[1] if step[0] == "decide" else []
         if event is not None:
+            config = event if isinstance(event, ev.Configured) else config
             rid += isinstance(event, ev.Arrived)
             log.append((event, router.handle(event)))
             flying += [a.batch for a in of(ev.Dispatch, log[-1][1])]

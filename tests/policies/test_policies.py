@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.fleets import CPU_LATENCY, GPU_LATENCY, configured, pool
 from turnout import policies
@@ -95,3 +96,20 @@ def test_an_unknown_policy_or_parameter_is_said_with_what_there_is():
         policies.load("fastest", {})
     with pytest.raises(ConfigError, match="its parameters are: items"):
         policies.load("threshold", {"size": 3})
+
+
+@pytest.mark.parametrize("name", sorted(policies.POLICIES))
+def test_a_tick_without_a_free_slot_does_not_look_at_the_queue(name):
+    """Under overload that is the usual tick, and a long queue must not make it dear."""
+
+    class Untouched(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            raise AssertionError("the queue was read")
+
+    seen = view(1, cpu_slots=0)
+    busy = tuple(replace(r, slots_left=0) for r in seen.replicas)
+    seen = replace(seen, waiting=Untouched(seen.waiting), replicas=busy)
+    choices, _ = policies.load(name, PARAMS.get(name, {}))(seen, None, np.random.default_rng(0))
+    assert choices == []

@@ -14,6 +14,7 @@ from msgspec import Struct
 from turnout.core import events as ev
 from turnout.core.cost import Usage, bill_usd, effective_usd_per_million
 from turnout.core.events import Action, Event
+from turnout.core.fleet import PoolSpec
 from turnout.core.latency import quantile
 
 
@@ -68,7 +69,7 @@ class Account:
 
     def __init__(self) -> None:
         """Start at nothing."""
-        self._config: ev.Configured | None = None
+        self._pools: dict[str, PoolSpec] = {}
         self._first_s: float | None = None
         self._last_s = 0.0
         self._open: dict[int, ev.Arrived] = {}
@@ -94,29 +95,38 @@ class Account:
         elif isinstance(event, ev.Failed):
             self._retried += self._flying.pop(event.batch, None) is not None
         elif isinstance(event, ev.ReplicaUp):
-            self._pool_of[event.replica] = event.pool
-            self._up_since.setdefault(event.replica, event.at_s)
-        elif isinstance(event, ev.ReplicaDown):
-            self._down(event)
+            self._up(event.replica, event.pool, event.at_s)
+        elif isinstance(event, ev.ReplicaDown | ev.ReplicaStarting):  # what starts cannot be up
+            self._down(event.replica, event.at_s)
         elif isinstance(event, ev.Configured):
             self._configure(event)
         for action in actions:
             self._act(action, event.at_s)
 
     def _configure(self, event: ev.Configured) -> None:
-        """A later segment repeats what the counts have already, so only the first snapshot adds to them."""
-        fresh, self._config = self._config is None, event
+        """A later segment repeats what the counts have already, so only the first snapshot adds to them.
+
+        A pool that a reload removes stays in the bill, and its replicas end with it.
+        """
+        fresh, present = not self._pools, {spec.name: spec for spec in event.fleet.pools}
+        self._pools.update(present)
         if fresh and event.snapshot is not None:
             for replica in event.snapshot["replicas"]:
                 if replica["up"]:
-                    self._pool_of[replica["name"]] = replica["pool"]
-                    self._up_since[replica["name"]] = event.at_s
+                    self._up(replica["name"], replica["pool"], event.at_s)
+        for name in [name for name in self._up_since if self._pool_of[name] not in present]:
+            self._down(name, event.at_s)
 
-    def _down(self, event: ev.ReplicaDown) -> None:
-        since_s = self._up_since.pop(event.replica, None)
+    def _up(self, replica: str, pool: str, at_s: float) -> None:
+        if replica not in self._up_since:
+            self._pool_of[replica] = pool
+            self._up_since[replica] = at_s
+
+    def _down(self, replica: str, at_s: float) -> None:
+        since_s = self._up_since.pop(replica, None)
         if since_s is not None:
-            self._up_s.setdefault(self._pool_of[event.replica], []).append(event.at_s - since_s)
-        lost = [batch for batch, (dispatch, _) in self._flying.items() if dispatch.replica == event.replica]
+            self._up_s.setdefault(self._pool_of[replica], []).append(at_s - since_s)
+        lost = [batch for batch, (dispatch, _) in self._flying.items() if dispatch.replica == replica]
         for batch in lost:
             del self._flying[batch]
         self._retried += len(lost)
@@ -141,14 +151,13 @@ class Account:
             if arrived is not None:
                 self._latencies_s.append(at_s - arrived.at_s)
                 self._met += at_s <= arrived.deadline_s
-        elif isinstance(action, ev.Reject):
-            self._open.pop(action.rid, None)
+        elif isinstance(action, ev.Reject) and self._open.pop(action.rid, None) is not None:
             self._rejects[action.reason] += 1
 
     def summary(self) -> Summary:
         """The counts so far; machines that are still up are billed until the last event."""
         ordered = sorted(self._latencies_s)
-        pools = self._pools()
+        pools = self._pool_summaries()
         total_usd = sum(p.bill_usd for p in pools)
         batches = sum(p.batches for p in pools)
         per_million = effective_usd_per_million([total_usd], self._met)
@@ -171,9 +180,9 @@ class Account:
             usd_per_million_met=per_million if self._met else None,
         )
 
-    def _pools(self) -> tuple[PoolSummary, ...]:
+    def _pool_summaries(self) -> tuple[PoolSummary, ...]:
         rows = []
-        for spec in self._config.fleet.pools if self._config is not None else ():
+        for spec in self._pools.values():
             still_up_s = [self._last_s - s for r, s in self._up_since.items() if self._pool_of[r] == spec.name]
             up_s = [*self._up_s.get(spec.name, ()), *still_up_s]
             tally = self._tallies.get(spec.name) or _Tally()

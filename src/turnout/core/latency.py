@@ -105,17 +105,17 @@ def fit(profile: Profile, keep: int = WINDOW) -> LatencyModel:
     if not profile.samples or any(not s.service_s for s in profile.samples):
         msg = f"profile of {profile.model} on {profile.device} has a batch size without samples"
         raise ValueError(msg)
-    means: dict[int, float] = {}
+    times: dict[int, list[float]] = {}
     for s in profile.samples:
-        means[s.items] = fmean(s.service_s)
-    sizes = sorted(means)
-    points = [(float(n), means[n]) for n in sizes]
+        times.setdefault(s.items, []).extend(s.service_s)
+    sizes = sorted(times)
+    points = [(float(n), fmean(times[n])) for n in sizes]
     form, knots, error = _choose(points)
     shape = _shape(form, knots)
     pooled: dict[int, list[float]] = {}
-    for s in profile.samples:
-        predicted = shape.mean_s(s.items)
-        pooled.setdefault(bucket(s.items), []).extend(t / predicted for t in s.service_s)
+    for n in sizes:
+        predicted = shape.mean_s(n)
+        pooled.setdefault(bucket(n), []).extend(t / predicted for t in times[n])
     ratios = {b: _thin(sorted(r), keep) for b, r in pooled.items()}
     return replace(shape, ratios=ratios, error=error, max_items=sizes[-1])
 

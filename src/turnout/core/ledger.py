@@ -7,6 +7,7 @@ never overlap, and a hedge is a second copy of the same part.
 from __future__ import annotations
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from turnout.core.events import Arrived, Part, Piece
 from turnout.core.policy import Waiting
@@ -54,6 +55,12 @@ class Request(Struct, kw_only=True):
             alone=trouble.alone,
         )
 
+    def cut(self, start: int, at: int) -> None:
+        """The part at `start` becomes two, the second from `at` on; both have the history of the whole."""
+        self.ranges += 1
+        if start in self.troubles:
+            self.troubles[at] = replace(self.troubles[start])
+
 
 class Ledger:
     """All open requests."""
@@ -74,10 +81,14 @@ class Ledger:
         """The answer of `rid` is out."""
         return self.requests.pop(rid)
 
-    def wanted(self, part: Part) -> bool:
-        """Whether somebody still waits for this part."""
+    def wanted(self, part: Part, batch: int) -> bool:
+        """Whether somebody still waits for this part from `batch`."""
+        return self._carried(part, batch) is not None
+
+    def _carried(self, part: Part, batch: int) -> Request | None:
+        """The request that waits for `part` from `batch`; not a later one of the same id, nor other items of it."""
         request = self.requests.get(part.rid)
-        return request is not None and part.start in request.flying
+        return request if request is not None and batch in request.flying.get(part.start, ()) else None
 
     def alone(self, part: Part) -> bool:
         """Whether this part must not share a batch."""
@@ -93,8 +104,8 @@ class Ledger:
 
         None if nobody waits for it any more.
         """
-        request = self.requests.get(part.rid)
-        if request is None or part.start not in request.flying:
+        request = self._carried(part, batch)
+        if request is None:
             return None
         copies = request.flying.pop(part.start)
         copies.remove(batch)
@@ -104,8 +115,8 @@ class Ledger:
 
     def crash(self, part: Part, batch: int) -> Request | None:
         """`part` did not come back from `batch`; returns its request if no other copy is under way."""
-        request = self.requests.get(part.rid)
-        if request is None or part.start not in request.flying:
+        request = self._carried(part, batch)
+        if request is None:
             return None
         copies = request.flying[part.start]
         copies.remove(batch)

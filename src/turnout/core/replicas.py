@@ -28,7 +28,10 @@ class Bound(Struct, kw_only=True):
 
 
 class Replica(Struct, kw_only=True):
-    """One replica: `flying` are batches on it in order of dispatch, `bound` what is queued behind them."""
+    """One replica: `flying` are batches on it in order of dispatch, `bound` what is queued behind them.
+
+    `free_s` is when it is through with what is flying, by prediction.
+    """
 
     name: str
     pool: str
@@ -38,9 +41,14 @@ class Replica(Struct, kw_only=True):
     flying: list[int] = field(default_factory=list)
     bound: list[Bound] = field(default_factory=list)
 
+    @property
+    def through_s(self) -> float:
+        """When it is through with what is bound to it as well."""
+        return self.free_s + sum(b.predicted_s for b in self.bound) if self.bound else self.free_s
+
 
 class Replicas:
-    """All replicas that are up or starting, in the order in which they came."""
+    """All replicas that are up or starting, in the fleet's order of pools; within one, in the order they came in."""
 
     __slots__ = ("_count", "_slots", "_views", "by_name", "reported_s")
 
@@ -53,8 +61,14 @@ class Replicas:
         self._views: tuple[ReplicaView, ...] | None = None
 
     def configure(self, slots: dict[str, int]) -> None:
-        """`slots` is the number of batches in flight per replica, by pool."""
+        """`slots` is the number of batches in flight per replica, by pool, in the fleet's order."""
         self._slots = slots
+        self._sort()
+
+    def _sort(self) -> None:
+        """Order by pool; those of a pool that is gone, which are about to be lost, come last."""
+        rank = {name: i for i, name in enumerate(self._slots)}
+        self.by_name = dict(sorted(self.by_name.items(), key=lambda item: rank.get(item[1].pool, len(rank))))
         self._views = None
 
     def restore(self, replicas: list[Replica], reported_s: dict[str, float]) -> None:
@@ -65,10 +79,11 @@ class Replicas:
 
     def add(self, replica: Replica) -> None:
         """A replica is up or starting; one of the same name that was starting is replaced."""
-        if replica.name not in self.by_name:
-            self._count[replica.pool] = self.count(replica.pool) + 1
+        if replica.name in self.by_name:
+            self.remove(replica.name)
+        self._count[replica.pool] = self.count(replica.pool) + 1
         self.by_name[replica.name] = replica
-        self._views = None
+        self._sort()
 
     def remove(self, name: str) -> None:
         """A replica is gone."""
@@ -103,7 +118,7 @@ class Replicas:
                 ReplicaView(
                     replica=r.name,
                     pool=r.pool,
-                    free_s=max(r.free_s, self.reported_s.get(r.pool, 0.0)),
+                    free_s=max(r.through_s, self.reported_s.get(r.pool, 0.0)),
                     slots_left=self.slots_left(r),
                 )
                 for r in self.by_name.values()

@@ -96,7 +96,10 @@ class Router:
             state.restore(event.snapshot)
 
     def _retire(self, out: list[Action]) -> None:
-        """After a reload: take down replicas of pools that are gone, answer requests of models that are gone."""
+        """After a reload: take down replicas of pools that are gone, answer requests of models that are gone.
+
+        What is bound to a replica is decided anew, since its pool may no longer be able to run it.
+        """
         state = self._state
         for rid, request in list(state.ledger.requests.items()):
             if request.arrived.model not in state.workloads:
@@ -104,6 +107,10 @@ class Router:
         for replica in list(state.replicas.by_name.values()):
             if replica.pool not in state.pools:
                 self._lose(replica, "its pool was removed", out)
+            else:
+                self._release(replica)
+        state.replicas.changed()
+        state.unbar()
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
@@ -149,7 +156,7 @@ class Router:
         state = self._state
         for number in batches:
             batch = state.batches.get(number)
-            if batch is None or batch.cancelled or any(state.ledger.wanted(p) for p in batch.flight.parts):
+            if batch is None or batch.cancelled or any(state.ledger.wanted(p, number) for p in batch.flight.parts):
                 continue
             batch.cancelled = True
             out.append(ev.Cancel(batch=number))
@@ -164,9 +171,7 @@ class Router:
 
     def _reckon(self, replica: Replica, at_s: float) -> None:
         """Predict anew when a replica is through with all that is on it, if it begins on the first of it at `at_s`."""
-        batches = self._state.batches
-        ahead_s = sum(batches[b].predicted_s for b in replica.flying) + sum(b.predicted_s for b in replica.bound)
-        replica.free_s = at_s + ahead_s
+        replica.free_s = at_s + sum(self._state.batches[b].predicted_s for b in replica.flying)
         self._state.replicas.changed()
 
     def _land(self, number: int, at_s: float) -> Batch | None:
@@ -237,14 +242,15 @@ class Router:
                 self._reject(part.rid, "failed", f"{kind} on {flight.replica}, attempt {trouble.attempts}", out)
                 continue
             away = {*trouble.barred, *barred}
-            # Where no other pool is left, the same one may try again rather than nobody.
-            trouble.barred = tuple(sorted(away)) if state.present(flight.model, away) else ()
+            trouble.barred = tuple(sorted(away)) if state.present(flight.model, away) else ()  # see `State.unbar`
             trouble.alone = trouble.alone or alone
             state.enqueue(request, part)
 
     # ---- replicas ----------------------------------------------------------------------------------------------------
 
     def _replica_starting(self, event: ev.ReplicaStarting, out: list[Action]) -> None:
+        if event.pool not in self._state.pools:  # removed by a reload while the replica was on its way
+            return
         known = self._state.replicas.by_name.get(event.replica)
         if known is not None and known.up:  # nobody said that it went down, but it cannot be up and starting
             self._lose(known, "replica restarted", out)
@@ -252,7 +258,7 @@ class Router:
 
     def _replica_up(self, event: ev.ReplicaUp, out: list[Action]) -> None:
         known = self._state.replicas.by_name.get(event.replica)
-        if known is None or not known.up:
+        if event.pool in self._state.pools and (known is None or not known.up):
             self._state.replicas.add(Replica(name=event.replica, pool=event.pool, up=True, free_s=event.at_s))
 
     def _replica_down(self, event: ev.ReplicaDown, out: list[Action]) -> None:
@@ -266,11 +272,16 @@ class Router:
         state.replicas.remove(replica.name)
         for number in replica.flying:
             self._retry(state.batches.pop(number).flight, why, out)
-        for bound in replica.bound:
-            for part in bound.parts:
-                request = state.ledger.requests.get(part.rid)
-                if request is not None:
-                    state.enqueue(request, part)
+        self._release(replica)
+        state.unbar()
+
+    def _release(self, replica: Replica) -> None:
+        """What was queued for a replica waits again."""
+        bound, replica.bound = replica.bound, []
+        for part in (part for batch in bound for part in batch.parts):
+            request = self._state.ledger.requests.get(part.rid)
+            if request is not None:
+                self._state.enqueue(request, part)
 
     def _reported(self, event: ev.Reported, out: list[Action]) -> None:
         """The load of others keeps a pool busy for its backlog, at the rate of full batches, less what has passed."""
@@ -353,7 +364,7 @@ class Router:
             after_s = state.retry_after_s(request.arrived, now_s)
             self._reject(choice.rid, choice.reason, "dropped by the policy", out, after_s)
             return ""
-        return f"{choice!r} is not a choice"
+        return f"{choice!r} is no choice, or a hold that is not in the future"
 
     def _take(self, parts: tuple[Part, ...]) -> None:
         """Move parts out of the waiting set, leaving what remains of their ranges."""
@@ -362,7 +373,7 @@ class Router:
             rest = state.waiting.remove(part.rid, part.start).items - part.items
             if rest:
                 request = state.ledger.requests[part.rid]
-                request.ranges += 1
+                request.cut(part.start, part.start + part.items)
                 state.enqueue(request, Part(part.rid, part.start + part.items, rest))
 
     def _bind(self, choice: Bind, now_s: float, out: list[Action]) -> None:
@@ -376,7 +387,7 @@ class Router:
         model = state.ledger.requests[choice.parts[0].rid].arrived.model
         predicted_s = state.pools[replica.pool].mean_s(model, sum(p.items for p in choice.parts))
         replica.bound.append(Bound(parts=choice.parts, why=choice.why, predicted_s=predicted_s))
-        replica.free_s = max(now_s, replica.free_s) + predicted_s
+        replica.free_s = max(now_s, replica.free_s)
         state.replicas.changed()
 
     def _run_bound(self, now_s: float, out: list[Action]) -> None:
@@ -418,7 +429,7 @@ class Router:
         for part in parts:
             state.ledger.fly(part, number)
         replica.flying.append(number)
-        replica.free_s = start_s + predicted_s + sum(b.predicted_s for b in replica.bound)
+        replica.free_s = start_s + predicted_s
         state.replicas.changed()
         earned = state.hedges_left + state.limits.hedge_share
         state.hedges_left = min(earned, state.limits.hedge_burst) - hedge

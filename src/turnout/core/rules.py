@@ -8,6 +8,7 @@ from __future__ import annotations
 from turnout.core import events as ev
 from turnout.core.events import Part
 from turnout.core.policy import Run
+from turnout.core.replicas import Replica
 from turnout.core.state import State
 
 
@@ -53,7 +54,7 @@ def against_batch(state: State, parts: tuple[Part, ...], replica_name: str, *, h
     if not parts or len({(p.rid, p.start) for p in parts}) < len(parts):
         return "a batch has at least one part, and none twice"
     for part in parts:
-        said = _against_hedge(state, part, replica_name) if hedge else _against_part(state, part, replica.pool)
+        said = _against_hedge(state, part, replica) if hedge else _against_part(state, part, replica.pool)
         if said:
             return said
     model = state.ledger.requests[parts[0].rid].arrived.model
@@ -81,12 +82,15 @@ def _against_part(state: State, part: Part, pool: str) -> str:
     return ""
 
 
-def _against_hedge(state: State, part: Part, replica_name: str) -> str:
+def _against_hedge(state: State, part: Part, replica: Replica) -> str:
     request = state.ledger.requests.get(part.rid)
     copies = request.flying.get(part.start, []) if request is not None else []
     flights = [state.batches[b].flight for b in copies]
     if not any(part in flight.parts for flight in flights):
         return f"items {part.start}+{part.items} of request {part.rid} are not in flight"
-    if any(flight.replica == replica_name for flight in flights):
-        return f"request {part.rid} is on {replica_name} already"
+    if any(flight.replica == replica.name for flight in flights):
+        return f"request {part.rid} is on {replica.name} already"
+    trouble = request.troubles.get(part.start) if request is not None else None
+    if trouble is not None and replica.pool in trouble.barred:
+        return f"request {part.rid} failed on {replica.pool} before"
     return ""

@@ -105,7 +105,9 @@ class State:
 
     def retry_after_s(self, arrived: ev.Arrived, now_s: float) -> float:
         """Seconds until a replica should be free for, and through with, a request like `arrived`."""
-        free = [r.free_s for r in self.replicas.by_name.values() if r.up and self.pools[r.pool].serves(arrived.model)]
+        free = [
+            r.through_s for r in self.replicas.by_name.values() if r.up and self.pools[r.pool].serves(arrived.model)
+        ]
         wait_s = max(min(free, default=now_s) - now_s, 0.0)
         return wait_s + self.fastest_s(arrived.model, arrived.items, arrived.max_parts)
 
@@ -116,6 +118,16 @@ class State:
         if self.workloads[arrived.model].late == "reject":
             latest_s = arrived.deadline_s - self.fastest_s(arrived.model, part.items, arrived.max_parts)
         self.waiting.add(request.waiting(part), latest_s)
+
+    def unbar(self) -> None:
+        """Where no pool is left but those that failed it, waiting work may try them again rather than nobody."""
+        for waiting in self.waiting.in_order():
+            if waiting.barred and not self.present(waiting.model, frozenset(waiting.barred)):
+                request = self.ledger.requests[waiting.rid]
+                request.troubles[waiting.start].barred = ()
+                latest_s = self.waiting.latest_start_s(waiting)
+                self.waiting.remove(waiting.rid, waiting.start)
+                self.waiting.add(request.waiting(waiting.part), latest_s)
 
     # ---- the snapshot ------------------------------------------------------------------------------------------------
 

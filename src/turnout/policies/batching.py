@@ -54,6 +54,8 @@ def greedy(view: View, rank: Rank, allow: Allow | None = None) -> list[Choice]:
     If the best is a replica that is busy, the work waits for it, and is decided again before the best alternative
     with a free slot becomes too late.
     """
+    if not any(r.slots_left for r in view.replicas):  # the usual tick under overload, which must not cost the queue
+        return []
     now_s = view.now_s
     lanes = [
         Lane(replica=r.replica, pool=view.pools[r.pool], free_s=max(r.free_s, now_s), slots_left=r.slots_left)
@@ -72,6 +74,7 @@ def _queues(view: View, allow: Allow | None) -> list[tuple[tuple[str, ...], list
     }
     every = {model: tuple(name for name, _ in pools) for model, pools in serving.items()}
     least = {model: min((p.spec.max_items for _, p in pools), default=0) for model, pools in serving.items()}
+    most = {model: max((p.spec.max_items for _, p in pools), default=0) for model, pools in serving.items()}
     queues: dict[tuple[str, tuple[str, ...], bool], list[Waiting]] = {}
     for w in view.waiting:
         model = w.model
@@ -80,12 +83,15 @@ def _queues(view: View, allow: Allow | None) -> list[tuple[tuple[str, ...], list
             names = tuple(
                 name
                 for name, pool in serving[model]
-                if name not in w.barred
-                and (w.items <= pool.spec.max_items or w.ranges_left > 0)
-                and (allow is None or allow(w, pool))
+                if name not in w.barred and _leaves(w, pool, most[model]) and (allow is None or allow(w, pool))
             )
         queues.setdefault((model, names, w.alone), []).append(w)
     return [(names, queue) for (_, names, _), queue in queues.items()]
+
+
+def _leaves(waiting: Waiting, pool: PoolView, most: int) -> bool:
+    """Whether what a batch of `pool` leaves of these items can be run in the cuts left, by batches of `most`."""
+    return waiting.items - pool.spec.max_items <= waiting.ranges_left * most
 
 
 def _serve(view: View, queue: list[Waiting], lanes: list[Lane], rank: Rank) -> list[Choice]:
@@ -93,9 +99,14 @@ def _serve(view: View, queue: list[Waiting], lanes: list[Lane], rank: Rank) -> l
     choices: list[Choice] = []
     at = held = 0
     slots = sum(lane.slots_left for lane in lanes)
+    most = max((lane.pool.spec.max_items for lane in lanes), default=0)
     while at < len(queue) and slots > 0 and held < MAX_HOLDS:
         head = queue[at]
-        candidates = [_candidate(view, lane, queue, at) for lane in _first_per_pool(lanes)]
+        firsts = [lane for lane in _first_per_pool(lanes) if _leaves(head, lane.pool, most)]
+        if not firsts:  # it takes a pool that has no replica now
+            at += 1
+            continue
+        candidates = [_candidate(view, lane, queue, at) for lane in firsts]
         candidates.sort(key=lambda c: rank(c.option))
         best = candidates[0]
         if best.lane.slots_left > 0:

@@ -101,7 +101,7 @@ def verify(log: Path, load_policy: LoadPolicy, *, ignore_truncated_tail: bool = 
 
 
 def groups(path: Path, *, ignore_truncated_tail: bool = False) -> Iterator[Group]:
-    """The segment as events with their actions; with `ignore_truncated_tail` the last one is left out."""
+    """The segment as events with their actions; of one that is cut off, and may be, the last event is left out."""
     current: tuple[int, Event] | None = None
     actions: list[Action] = []
     for line, record in telemetry.read_log(path, ignore_truncated_tail=ignore_truncated_tail):
@@ -111,7 +111,7 @@ def groups(path: Path, *, ignore_truncated_tail: bool = False) -> Iterator[Group
             current, actions = (line, record), []
         else:
             actions.append(record)
-    if current is not None and not ignore_truncated_tail:
+    if current is not None and not telemetry.truncated(path):
         yield Group(line=current[0], event=current[1], actions=tuple(actions))
 
 
@@ -254,6 +254,8 @@ class _Services:
         self._flying.update((a.batch, a) for a in group.actions if isinstance(a, ev.Dispatch))
         if isinstance(event, ev.ReplicaUp):
             self._pool_of[event.replica] = event.pool
+        elif isinstance(event, ev.Configured) and event.snapshot is not None:
+            self._pool_of.update((replica["name"], replica["pool"]) for replica in event.snapshot["replicas"])
         elif isinstance(event, ev.Finished) and event.batch in self._flying:
             dispatch = self._flying.pop(event.batch)
             key = self._pool_of.get(dispatch.replica, ""), dispatch.model
