@@ -29,9 +29,11 @@ from turnout.core.events import (
     Refused,
     Reject,
     ReplicaDown,
+    ReplicaStarting,
     ReplicaUp,
     Reply,
 )
+from turnout.core.uptime import Uptime
 from turnout.errors import ArtefactError
 
 Fsync = Literal["close", "tick"]
@@ -222,18 +224,16 @@ class Counters:
     `requests[model, outcome]`: "met" and "late" are answers before and after the deadline, any other outcome is the
     reason of the reject. `request_s[model]` is from arrival to answer. `dispatches[pool]`, `batch_items[pool]` and
     `busy_s[pool]` are of batches; `finished[pool]` of those that brought a result, `failed[pool]` of those that
-    did not, and `covered[pool]` of the finished that took no longer than the predicted p99. `replicas[pool]` are the
-    names of those that are up. `refused` are choices of the policy that broke a rule.
+    did not, and `covered[pool]` of the finished that took no longer than the predicted p99.
+    `refused` are choices of the policy that broke a rule.
     """
 
     __slots__ = (
         "_batches",
-        "_lives_s",
         "_now_s",
         "_on",
         "_open",
-        "_pool_of",
-        "_up_at_s",
+        "_uptime",
         "batch_items",
         "busy_s",
         "covered",
@@ -241,7 +241,6 @@ class Counters:
         "failed",
         "finished",
         "refused",
-        "replicas",
         "request_s",
         "requests",
     )
@@ -255,19 +254,17 @@ class Counters:
         self.failed: dict[str, int] = {}
         self.covered: dict[str, int] = {}
         self.busy_s: dict[str, float] = {}
-        self.replicas: dict[str, set[str]] = {}
         self._open: dict[int, Arrived] = {}
         self._batches: dict[int, tuple[str, float]] = {}
         self.refused = 0
-        self._pool_of: dict[str, str] = {}
-        self._up_at_s: dict[str, float] = {}
-        self._lives_s: dict[str, list[float]] = {}
+        self._uptime = Uptime()
         self._now_s = 0.0
-        self._on: dict[type, Callable[[Any], None]] = {
-            Configured: self._configured,
+        self._on: dict[type, Callable[[Any], object]] = {
+            Configured: self._uptime.follow,
+            ReplicaStarting: self._uptime.follow,
+            ReplicaUp: self._uptime.follow,
+            ReplicaDown: self._uptime.follow,
             Arrived: self._arrived,
-            ReplicaUp: self._up,
-            ReplicaDown: self._down,
             Dispatch: self._dispatched,
             Finished: self._finished,
             Failed: self._failed,
@@ -275,6 +272,15 @@ class Counters:
             Reply: self._replied,
             Reject: self._rejected,
         }
+
+    @property
+    def replicas(self) -> dict[str, set[str]]:
+        """The names of those that are up, by every pool that ever had one."""
+        return self._uptime.up()
+
+    def pool_of(self, replica: str) -> str:
+        """The pool of a replica, "" if it never was up."""
+        return self._uptime.pool_of(replica)
 
     @property
     def unanswered(self) -> int:
@@ -288,9 +294,7 @@ class Counters:
 
     def usage(self, pool: str, now_s: float) -> Usage:
         """For how long the pool's replicas were up until now, and busy."""
-        up_s = list(self._lives_s.get(pool, ()))
-        up_s += [now_s - self._up_at_s[replica] for replica in self.replicas.get(pool, ())]
-        return Usage(up_s=tuple(up_s), busy_s=self.busy_s.get(pool, 0.0))
+        return Usage(up_s=self._uptime.up_s(pool, now_s), busy_s=self.busy_s.get(pool, 0.0))
 
     def add(self, records: Iterable[Event | Action]) -> None:
         """Count records, in the order of the log."""
@@ -300,30 +304,11 @@ class Counters:
             if count is not None:
                 count(record)
 
-    def _configured(self, record: Configured) -> None:
-        """A snapshot has the replicas that came up in an earlier segment."""
-        for known in (record.snapshot or {}).get("replicas", ()):
-            if known["up"]:
-                self._up(ReplicaUp(at_s=record.at_s, replica=known["name"], pool=known["pool"]))
-
     def _arrived(self, record: Arrived) -> None:
         self._open[record.rid] = record
 
-    def _up(self, record: ReplicaUp) -> None:
-        self._pool_of[record.replica] = record.pool
-        self._up_at_s[record.replica] = record.at_s
-        self.replicas.setdefault(record.pool, set()).add(record.replica)
-
-    def _down(self, record: ReplicaDown) -> None:
-        """A replica that never came up has no life to count."""
-        began_s = self._up_at_s.pop(record.replica, None)
-        if began_s is not None:
-            pool = self._pool_of[record.replica]
-            self.replicas[pool].discard(record.replica)
-            self._lives_s.setdefault(pool, []).append(record.at_s - began_s)
-
     def _dispatched(self, record: Dispatch) -> None:
-        pool = self._pool_of[record.replica]
+        pool = self._uptime.pool_of(record.replica)
         self.dispatches[pool] = self.dispatches.get(pool, 0) + 1
         items = self.batch_items.setdefault(pool, Histogram(ITEMS_BOUNDS))
         items.observe(sum(part.items for part in record.parts))

@@ -16,6 +16,7 @@ from turnout.core.cost import Usage, bill_usd, effective_usd_per_million
 from turnout.core.events import Action, Event
 from turnout.core.fleet import PoolSpec
 from turnout.core.latency import quantile
+from turnout.core.uptime import Uptime
 
 
 class PoolSummary(Struct, frozen=True, kw_only=True):
@@ -74,9 +75,7 @@ class Account:
         self._last_s = 0.0
         self._open: dict[int, ev.Arrived] = {}
         self._flying: dict[int, tuple[ev.Dispatch, str]] = {}
-        self._pool_of: dict[str, str] = {}
-        self._up_since: dict[str, float] = {}
-        self._up_s: dict[str, list[float]] = {}
+        self._uptime = Uptime()
         self._tallies: dict[str, _Tally] = {}
         self._latencies_s: list[float] = []
         self._rejects: Counter[str] = Counter()
@@ -94,39 +93,17 @@ class Account:
             self._finish(event)
         elif isinstance(event, ev.Failed):
             self._retried += self._flying.pop(event.batch, None) is not None
-        elif isinstance(event, ev.ReplicaUp):
-            self._up(event.replica, event.pool, event.at_s)
-        elif isinstance(event, ev.ReplicaDown | ev.ReplicaStarting):  # what starts cannot be up
-            self._down(event.replica, event.at_s)
-        elif isinstance(event, ev.Configured):
-            self._configure(event)
+        elif isinstance(event, ev.Configured | ev.ReplicaUp | ev.ReplicaDown | ev.ReplicaStarting):
+            self._follow(event)
         for action in actions:
             self._act(action, event.at_s)
 
-    def _configure(self, event: ev.Configured) -> None:
-        """A later segment repeats what the counts have already, so only the first snapshot adds to them.
-
-        A pool that a reload removes stays in the bill, and its replicas end with it.
-        """
-        fresh, present = not self._pools, {spec.name: spec for spec in event.fleet.pools}
-        self._pools.update(present)
-        if fresh and event.snapshot is not None:
-            for replica in event.snapshot["replicas"]:
-                if replica["up"]:
-                    self._up(replica["name"], replica["pool"], event.at_s)
-        for name in [name for name in self._up_since if self._pool_of[name] not in present]:
-            self._down(name, event.at_s)
-
-    def _up(self, replica: str, pool: str, at_s: float) -> None:
-        if replica not in self._up_since:
-            self._pool_of[replica] = pool
-            self._up_since[replica] = at_s
-
-    def _down(self, replica: str, at_s: float) -> None:
-        since_s = self._up_since.pop(replica, None)
-        if since_s is not None:
-            self._up_s.setdefault(self._pool_of[replica], []).append(at_s - since_s)
-        lost = [batch for batch, (dispatch, _) in self._flying.items() if dispatch.replica == replica]
+    def _follow(self, event: Event) -> None:
+        """Pools and replicas come and go: a removed pool stays in the bill, what a lost replica had runs again."""
+        if isinstance(event, ev.Configured):
+            self._pools.update((spec.name, spec) for spec in event.fleet.pools)
+        gone = self._uptime.follow(event)
+        lost = [batch for batch, (dispatch, _) in self._flying.items() if dispatch.replica in gone]
         for batch in lost:
             del self._flying[batch]
         self._retried += len(lost)
@@ -145,7 +122,7 @@ class Account:
 
     def _act(self, action: Action, at_s: float) -> None:
         if isinstance(action, ev.Dispatch):
-            self._flying[action.batch] = action, self._pool_of.get(action.replica, "")
+            self._flying[action.batch] = action, self._uptime.pool_of(action.replica)
         elif isinstance(action, ev.Reply):
             arrived = self._open.pop(action.rid, None)
             if arrived is not None:
@@ -183,8 +160,7 @@ class Account:
     def _pool_summaries(self) -> tuple[PoolSummary, ...]:
         rows = []
         for spec in self._pools.values():
-            still_up_s = [self._last_s - s for r, s in self._up_since.items() if self._pool_of[r] == spec.name]
-            up_s = [*self._up_s.get(spec.name, ()), *still_up_s]
+            up_s = self._uptime.up_s(spec.name, self._last_s)
             tally = self._tallies.get(spec.name) or _Tally()
             rows.append(
                 PoolSummary(
@@ -194,7 +170,7 @@ class Account:
                     busy_s=tally.busy_s,
                     up_s=sum(up_s),
                     utilisation=tally.busy_s / sum(up_s) if sum(up_s) > 0.0 else 0.0,
-                    bill_usd=bill_usd(spec.price, Usage(up_s=tuple(up_s), busy_s=tally.busy_s)),
+                    bill_usd=bill_usd(spec.price, Usage(up_s=up_s, busy_s=tally.busy_s)),
                 )
             )
         return tuple(rows)

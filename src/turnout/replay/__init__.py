@@ -24,6 +24,7 @@ from turnout.core.events import Action, Event
 from turnout.core.fleet import Fleet, PoolSpec
 from turnout.core.latency import LatencyModel, bucket
 from turnout.core.router import LoadPolicy, Router
+from turnout.core.uptime import Uptime
 from turnout.errors import ArtefactError
 
 Simulate = Callable[
@@ -244,7 +245,7 @@ class _Services:
     """Collects what batches took, by (pool, model) and batch size."""
 
     def __init__(self) -> None:
-        self._pool_of: dict[str, str] = {}
+        self._uptime = Uptime()
         self._flying: dict[int, ev.Dispatch] = {}
         self._took: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
@@ -252,13 +253,10 @@ class _Services:
         """Follow one event and its actions."""
         event = group.event
         self._flying.update((a.batch, a) for a in group.actions if isinstance(a, ev.Dispatch))
-        if isinstance(event, ev.ReplicaUp):
-            self._pool_of[event.replica] = event.pool
-        elif isinstance(event, ev.Configured) and event.snapshot is not None:
-            self._pool_of.update((replica["name"], replica["pool"]) for replica in event.snapshot["replicas"])
-        elif isinstance(event, ev.Finished) and event.batch in self._flying:
+        self._uptime.follow(event)
+        if isinstance(event, ev.Finished) and event.batch in self._flying:
             dispatch = self._flying.pop(event.batch)
-            key = self._pool_of.get(dispatch.replica, ""), dispatch.model
+            key = self._uptime.pool_of(dispatch.replica), dispatch.model
             self._took.setdefault(key, []).append((sum(p.items for p in dispatch.parts), event.service_s))
 
     def models(self, configured: ev.Configured) -> dict[tuple[str, str], LatencyModel]:

@@ -43,7 +43,7 @@ class Receipts:
     """The receipts of the last `keep` requests."""
 
     def __init__(self, keep: int, counters: Counters) -> None:
-        """`counters` has the pools' usage, of which a request's bill is a share."""
+        """`counters` has the pools and their usage, of which a request's bill is a share."""
         self._keep = keep
         self._counters = counters
         self._entries: dict[int, Entry] = {}
@@ -51,7 +51,6 @@ class Receipts:
         self._ids: dict[int, str] = {}
         self._flights: dict[int, Flight] = {}
         self._prices: dict[str, Price] = {}
-        self._pool_of: dict[str, str] = {}
 
     def name(self, rid: int, client_id: str) -> None:
         """The client calls request `rid` by an id of its own; the latest request of an id has it."""
@@ -78,8 +77,6 @@ class Receipts:
                     entry = self._entries.get(record.rid)
                     if entry is not None:
                         entry.answer, entry.answered_s = record, now_s
-                case ev.ReplicaUp():
-                    self._pool_of[record.replica] = record.pool
                 case ev.Configured():
                     self._prices = {pool.name: pool.price for pool in record.fleet.pools}
 
@@ -140,7 +137,7 @@ class Receipts:
     def _attempt(self, flight: Flight, rid: int, now_s: float) -> dict[str, Any]:
         """One batch, from this request's side: the decision, prediction beside fact, and its share of the cost."""
         dispatch, end = flight.dispatch, flight.end
-        pool = self._pool_of.get(dispatch.replica, "")
+        pool = self._counters.pool_of(dispatch.replica)
         mine = sum(part.items for part in dispatch.parts if part.rid == rid)
         service_s = end.service_s + end.transfer_s if isinstance(end, ev.Finished) else None
         busy_s = (service_s or 0.0) * mine / flight.items
