@@ -20,7 +20,7 @@ FLAGS = (
 )
 # file -> what it pins; the others follow `dev`, so that one environment can hold several
 LOCKS = {
-    "dev": "pyproject.toml --extra demo --group build --group test --group lint",
+    "dev": "pyproject.toml --extra demo --extra parquet --group build --group test --group bench --group lint",
     "demo": "pyproject.toml --extra demo --group build -c constraints/dev.txt",
     "models": "--no-deps --group models -c constraints/dev.txt",
     "heavy": "--no-deps --group heavy -c constraints/dev.txt",

@@ -71,12 +71,11 @@ def test_draws_come_from_the_samples():
     """At a measured size only measured times occur; between sizes they lie between; beyond, it is an error."""
     measured = profile(noisy(lambda n: 0.001 * n, (4, 8), spread=0.1))
     draw = simulate.from_profile(measured)
-    rng = np.random.default_rng(0)
-    assert {draw(4, rng) for _ in range(50)} <= set(measured.samples[0].service_s)
+    assert {draw(4, simulate.key(i), 0.0) for i in range(50)} <= set(measured.samples[0].service_s)
     low, high = min(measured.samples[0].service_s), max(measured.samples[1].service_s)
-    assert all(low <= draw(6, rng) <= high for _ in range(50))
+    assert all(low <= draw(6, simulate.key(i), 0.0) <= high for i in range(50))
     with pytest.raises(ArtefactError, match="beyond the profile"):
-        draw(9, rng)
+        draw(9, 0, 0.0)
 
 
 def test_predictions_cover_what_they_promise():

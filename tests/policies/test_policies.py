@@ -13,6 +13,7 @@ from turnout import policies
 from turnout.core.cost import Price
 from turnout.core.latency import Calibration
 from turnout.core.policy import Hold, PoolView, ReplicaView, Run, View, Waiting
+from turnout.core.standing import Standing
 from turnout.errors import ConfigError
 
 PARAMS = {"pinned": {"pools": ["gpu"]}}
@@ -33,6 +34,7 @@ def view(*items, slack_s=0.05, cpu_free_s=0.0, cpu_slots=1, gpu_price=None):
         ),
         pools={s.name: PoolView(s, {"m": Calibration(models[s.name])}) for s in specs},
         workloads={w.name: w for w in configured().models},
+        standings={"m": Standing(attainment=0.99)},
         in_flight=(),
         hedges_left=0.0,
     )

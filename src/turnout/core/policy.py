@@ -18,6 +18,7 @@ from turnout.core.cost import Price
 from turnout.core.events import Part, Why
 from turnout.core.fleet import Link, PoolSpec
 from turnout.core.latency import Calibration
+from turnout.core.standing import Standing
 from turnout.core.workload import Workload
 
 
@@ -112,6 +113,7 @@ class View(Struct, frozen=True, kw_only=True):
     """Everything a policy may know at one tick.
 
     `waiting` is in order of deadline, earliest first. `replicas` are those that are up, in the fleet's order.
+    `standings` say of each model what its traffic was lately and how many misses it can afford; not to be changed.
     `hedges_left` is how many hedges the budget allows now.
     """
 
@@ -120,6 +122,7 @@ class View(Struct, frozen=True, kw_only=True):
     replicas: Sequence[ReplicaView]
     pools: Mapping[str, PoolView]
     workloads: Mapping[str, Workload]
+    standings: Mapping[str, Standing]
     in_flight: Sequence[InFlight]
     hedges_left: float
 

@@ -117,8 +117,13 @@ class Router:
     def _arrived(self, event: ev.Arrived, out: list[Action]) -> None:
         state = self._state
         assert event.rid not in state.ledger.requests, "a driver never reuses the id of an open request"
+        standing = state.standings.get(event.model)
+        if standing is not None:
+            standing.arrive(event.at_s, event.items)
         refusal = rules.refusal(state, event)
         if refusal is not None:
+            if standing is not None:
+                standing.answer(met=False)
             out.append(refusal)
             return
         state.enqueue(state.ledger.open(event), Part(event.rid, 0, event.items))
@@ -132,6 +137,9 @@ class Router:
 
     def _reject(self, rid: int, reason: str, detail: str, out: list[Action], retry_after_s: float = 0.0) -> None:
         out.append(ev.Reject(rid=rid, reason=reason, detail=detail, retry_after_s=retry_after_s))
+        standing = self._state.standings.get(self._state.ledger.requests[rid].arrived.model)
+        if standing is not None:  # None: the model was removed by a reload
+            standing.answer(met=False)
         self._forget(rid, out)
 
     def _forget(self, rid: int, out: list[Action]) -> None:
@@ -201,6 +209,7 @@ class Router:
             request, copies = landed
             if request.left == 0:
                 out.append(ev.Reply(rid=part.rid, pieces=tuple(sorted(request.pieces, key=_start))))
+                state.standings[request.arrived.model].answer(met=event.at_s <= request.arrived.deadline_s)
                 self._forget(part.rid, out)
             self._call_off(copies, out)
 
@@ -324,6 +333,7 @@ class Router:
             replicas=state.replicas.views(),
             pools=state.pools,
             workloads=state.workloads,
+            standings=state.standings,
             in_flight=tuple(b.flight for b in state.batches.values() if not b.cancelled),
             hedges_left=state.hedges_left,
         )

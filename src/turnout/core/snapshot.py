@@ -11,6 +11,7 @@ from turnout.core.latency import CalibrationState
 from turnout.core.ledger import Request
 from turnout.core.policy import Waiting
 from turnout.core.replicas import Batch, Replica
+from turnout.core.standing import Standing
 
 
 class GeneratorState(Struct, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class Snapshot(Struct, kw_only=True):
     batches: list[Batch]
     next_batch: int
     calibrations: dict[str, dict[str, CalibrationState]]
+    standings: dict[str, Standing]
     hedges_left: float
     closing_s: float | None
     wake_s: float | None

@@ -20,6 +20,7 @@ from turnout.core.ledger import Ledger, Request
 from turnout.core.policy import PoolView
 from turnout.core.replicas import Batch, Replicas
 from turnout.core.snapshot import Snapshot, restore_generator, save_generator
+from turnout.core.standing import Standing
 from turnout.core.waiting import NEVER, WaitingSet
 from turnout.core.workload import Workload
 
@@ -40,6 +41,7 @@ class State:
         "pools",
         "replicas",
         "rng",
+        "standings",
         "waiting",
         "wake_s",
         "workloads",
@@ -51,6 +53,7 @@ class State:
         self.workloads: dict[str, Workload] = {}
         self.calibrations: dict[str, dict[str, Calibration]] = {}
         self.pools: dict[str, PoolView] = {}
+        self.standings: dict[str, Standing] = {}
         self.ledger = Ledger()
         self.waiting = WaitingSet()
         self.replicas = Replicas()
@@ -67,6 +70,10 @@ class State:
         """Take over a fleet and its models; a calibration that is live stays, unless its latency model changed."""
         self.limits = config.limits
         self.workloads = {w.name: w for w in config.models}
+        stood, self.standings = self.standings, {}
+        for w in config.models:
+            standing = self.standings[w.name] = stood.get(w.name) or Standing(attainment=w.slo.attainment)
+            standing.attainment = w.slo.attainment
         live, self.calibrations = self.calibrations, {}
         for spec in config.fleet.pools:
             row = self.calibrations[spec.name] = {}
@@ -145,6 +152,7 @@ class State:
             calibrations={
                 pool: {model: c.state() for model, c in row.items()} for pool, row in self.calibrations.items()
             },
+            standings=self.standings,
             hedges_left=self.hedges_left,
             closing_s=self.closing_s,
             wake_s=None if self.wake_s == NEVER else self.wake_s,
@@ -166,6 +174,7 @@ class State:
         for pool, row in value.calibrations.items():
             for model, saved in row.items():
                 self.calibrations[pool][model].restore(saved)
+        self.standings.update(value.standings)
         self.hedges_left = value.hedges_left
         self.closing_s = value.closing_s
         self.wake_s = NEVER if value.wake_s is None else value.wake_s

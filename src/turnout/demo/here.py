@@ -253,7 +253,7 @@ def _predict(flooded: replay.Recording, plan: load.Plan, profile: Profile) -> Su
         ev.ReplicaStarting(at_s=down_s, replica="cpu-0", pool="cpu", ready_s=up_s),
         ev.ReplicaUp(at_s=up_s, replica="cpu-0", pool="cpu"),
     ]
-    draws = {("cpu", "magika"): lambda items, rng: quiet(items, rng) * slowdown}
+    draws = {("cpu", "magika"): lambda items, key, now_s: quiet(items, key, now_s) * slowdown}
     return simulate.run(flooded.configured, arrivals, draws, policies.load, faults=faults)
 
 

@@ -7,64 +7,22 @@ modelled, however measured the profiles are, and is to be shown as such.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
 from msgspec import Struct
-from numpy.random import PCG64, Generator
 
 from turnout.core import events as ev
 from turnout.core.account import Account, Summary
 from turnout.core.events import Action, Event
-from turnout.core.latency import LatencyModel
-from turnout.core.profile import Profile
 from turnout.core.router import LoadPolicy, Router
-from turnout.errors import ArtefactError
+from turnout.simulate.draws import Draw, from_model, from_profile, key
 
-Draw = Callable[[int, Generator], float]
-"""Realised seconds of service of one batch of so many items."""
+__all__ = ["Draw", "Observe", "Simulation", "from_model", "from_profile", "key", "run"]
 
 Observe = Callable[[Event, Sequence[Action]], None]
-
-
-def from_profile(profile: Profile) -> Draw:
-    """Draw from the samples themselves; between two measured sizes, interpolate at the same quantile.
-
-    The draw raises ArtefactError for a batch larger than any that was measured.
-    """
-    rows = sorted((s.items, sorted(s.service_s)) for s in profile.samples)
-    sizes = [items for items, _ in rows]
-
-    def draw(items: int, rng: Generator) -> float:
-        level = float(rng.random())
-        right = bisect_left(sizes, items)
-        if right == len(sizes):
-            msg = f"a batch of {items} is beyond the profile of {profile.model} on {profile.device} ({sizes[-1]})"
-            raise ArtefactError(msg)
-        high = _at(rows[right][1], level)
-        if sizes[right] == items or right == 0:
-            return high
-        low = _at(rows[right - 1][1], level)
-        return low + (high - low) * (items - sizes[right - 1]) / (sizes[right] - sizes[right - 1])
-
-    return draw
-
-
-def from_model(model: LatencyModel) -> Draw:
-    """Draw the predicted mean times one of the residual ratios of its bucket."""
-
-    def draw(items: int, rng: Generator) -> float:
-        ratios = model.bucket_ratios(items)
-        return model.mean_s(items) * ratios[int(rng.random() * len(ratios))]
-
-    return draw
-
-
-def _at(ordered: list[float], level: float) -> float:
-    return ordered[int(level * len(ordered))]
 
 
 class _Station(Struct):
@@ -84,7 +42,7 @@ class Simulation:
         self._configured = configured
         self._draws = draws
         self._router = Router(load_policy)
-        self._rng = Generator(PCG64([configured.seed, 1]))
+        self._seed = configured.seed
         self._heap: list[tuple[float, int, Event]] = []
         self._order = count()
         self._stations: dict[str, _Station] = {}
@@ -161,7 +119,9 @@ class Simulation:
         if isinstance(action, ev.Dispatch):
             station = self._stations[action.replica]
             start_s = max(now_s, station.free_s)
-            service_s = self._draws[station.pool, action.model](sum(p.items for p in action.parts), self._rng)
+            first, items = action.parts[0], sum(p.items for p in action.parts)
+            chance = key(self._seed, first.rid, first.start)
+            service_s = self._draws[station.pool, action.model](items, chance, start_s)
             station.free_s = start_s + service_s
             self._on_replica[action.batch] = action.replica
             if start_s > now_s:
