@@ -9,25 +9,59 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
-from math import ceil, exp
+from math import ceil, exp, log
 from statistics import fmean, median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnout.core.drift import MIN_DEVIATION, Drift
 from turnout.core.profile import Profile
 
-WINDOW = 128
-"""Ratios remembered per bucket: enough that a 99 % quantile is not the maximum."""
+KEEP = 128
+"""Residual ratios kept per bucket of a profile."""
 
-SEEDS = 32
-"""Ratios of the profile that a live window starts with: few enough that what is seen soon outweighs them."""
+WINDOW = 299
+"""Residuals remembered: of this many, the third largest is beyond one new draw in a hundred, exactly."""
+
+ENOUGH = 99
+"""Residuals from which on a bucket's own 99 % quantile is not above all of them."""
+
+SEEDS = 99
+"""Residuals of the profile that the common window starts with."""
 
 GAIN = 0.1
-"""Step of the adaptive tail: a batch beyond its p99 stretches all tails by a tenth, 99 within them undo that."""
+"""Step of the adaptive tail: a batch beyond its p99 widens all tails by a tenth of the spread, 99 within undo that."""
 
-MAX_STRETCH = 20.0
+MAX_REACH = 20.0
 """Beyond this a pool is not slow but broken."""
+
+WIDEN = 0.25
+"""How much a drift widens the tails, as a share of the spread; 250 batches within their p99 undo it."""
+
+PRIOR = 4
+"""Batches that the profile, or what was believed before a drift, weighs in a factor."""
+
+MEMORY = 60
+"""With `PRIOR`: the weight of one batch in its bucket's centre ends at 1 / 64."""
+
+DOUBT = 12
+"""What the batches seen before a drift count for in a bucket's centre after it."""
+
+SETTLE = 60
+"""Batches from the start, or from a drift, that move the common level; then it stays until the next drift."""
+
+LAST = 8
+"""Batches that a drift can take back."""
+
+LEAST = 1e-12
+"""Added to ratios, so that the logarithm of none can be taken."""
+
+TIE = 1.0 + 1e-9
+"""Times that are all the same are within their p99, in spite of rounding."""
+
+MAX_SIZES = 4096
+"""Batch sizes whose prediction is remembered."""
 
 ISOTONIC_GAIN = 0.8
 """The curve replaces the line only if its cross-validated error is below this share of the line's."""
@@ -38,13 +72,18 @@ def bucket(items: int) -> int:
     return items.bit_length() - 1
 
 
-def quantile(ordered: Sequence[float], level: float) -> float:
-    """The `level` quantile of sorted values, with the finite-sample rank ceil((n + 1) · level) of split conformal.
+def rank(count: int, level: float) -> int:
+    """The rank, from 1 on, of the `level` quantile among `count` sorted values: ceil((count + 1) · level), at most all.
 
-    Source: Vovk et al., Algorithmic Learning in a Random World: the rank that covers at least `level` of new draws.
+    Source: split conformal prediction (Vovk et al., Algorithmic Learning in a Random World): the value of that rank
+    covers at least the share `level` of new draws.
     """
-    rank = ceil((len(ordered) + 1) * level)
-    return ordered[min(max(rank, 1), len(ordered)) - 1]
+    return min(max(ceil((count + 1) * level), 1), count)
+
+
+def quantile(ordered: Sequence[float], level: float) -> float:
+    """The `level` quantile of sorted values, of the rank that split conformal prediction gives it."""
+    return ordered[rank(len(ordered), level) - 1]
 
 
 class LatencyModel(Struct, frozen=True, kw_only=True):
@@ -96,7 +135,7 @@ def line(a_s: float, b_s_per_item: float, spread: Sequence[float] = (1.0,)) -> L
     )
 
 
-def fit(profile: Profile, keep: int = WINDOW) -> LatencyModel:
+def fit(profile: Profile, keep: int = KEEP) -> LatencyModel:
     """Fit a profile's warm service times; `keep` bounds the residual ratios kept per bucket.
 
     Raises:
@@ -192,90 +231,209 @@ def _fit_isotonic(points: Points) -> Points:
     return [(x, level) for (x, _), level in zip(points, levels, strict=True)]
 
 
-class BucketState(Struct, kw_only=True):
-    """One batch-size bucket: the last ratios actual / predicted, in order of time and of size, and their summary."""
+class Window(Struct, kw_only=True):
+    """The last `WINDOW` residuals, in order of time and of size; `spread` is how far the target quantile is above 1."""
 
-    recent: list[float]
-    ordered: list[float]
+    recent: list[float] = []
+    ordered: list[float] = []
+    spread: float = 0.0
+
+    def add(self, residual: float, ranks: Sequence[int]) -> None:
+        """Remember one more, and forget the oldest beyond `WINDOW`; `ranks` is the quantile's rank by count."""
+        recent, ordered = self.recent, self.ordered
+        if len(recent) >= WINDOW:
+            del ordered[bisect_left(ordered, recent.pop(0))]
+        recent.append(residual)
+        insort(ordered, residual)
+        spread = ordered[ranks[len(ordered)] - 1] - 1.0
+        self.spread = max(0.0, spread)
+
+    def undo(self) -> None:
+        """Forget the newest."""
+        del self.ordered[bisect_left(self.ordered, self.recent.pop())]
+
+
+class BucketState(Struct, kw_only=True):
+    """One batch-size bucket: what its batches are, on average and usually, to the model's prediction times the level.
+
+    `centre` is the mean ratio; `usual` is the mean logarithm without its outliers, for the drift alarm; `seen` is the
+    weight that both carry, in batches; `window` are the bucket's residuals.
+    """
+
     centre: float
-    tail: float
+    usual: float
+    seen: int
+    window: Window
+
+
+class Seen(Struct, frozen=True, gc=False, array_like=True):
+    """One batch, with what was believed before it: `factor` is seconds taken / seconds that the model predicts."""
+
+    bucket: int
+    factor: float
+    level: float
+    centre: float
+    usual: float
+    reach: float
 
 
 class CalibrationState(Struct, kw_only=True):
     """What a calibration remembers; part of the router's snapshot."""
 
-    stretch: float
+    level: float
+    settled: int
+    reach: float
+    alarms: int
+    drift: Drift
+    common: Window
+    last: list[Seen]
     buckets: dict[int, BucketState]
 
 
 class Calibration:
     """One latency model, corrected by what its pool really takes.
 
-    Per bucket, the last `WINDOW` ratios actual / predicted (at first those of the profile) give the centre and the
-    tail. On top, all tails are stretched by one factor that grows with every batch that took longer than its p99 and
-    shrinks with every one that did not, so that the predicted p99 covers 99 % over time even while the machine gets
-    slower in ways no window has seen. Source: quantile tracking, the P in Angelopoulos, Candes and Tibshirani,
-    "Conformal PID control for time series prediction", NeurIPS 2023, here on the logarithm of the ratio.
+    The mean is the model's times a `level`, common to all sizes, times the centre of the bucket. The p99 is the mean
+    times 1 + reach · spread: the spread is that of the last `WINDOW` residuals (time taken / mean then predicted) of
+    the bucket, or of all buckets that have too few of their own; the reach is common, grows with every batch beyond
+    its p99 and shrinks with every one within, so that the p99 covers the target share over time, and no more, whatever
+    the windows miss. Source: quantile tracking, the P in Angelopoulos, Candes and Tibshirani, "Conformal PID control
+    for time series prediction", NeurIPS 2023, here in units of the spread, so that the step fits the tail.
+
+    A drift alarm over all sizes (see `drift`) takes back what was learnt since the change began, moves the level by
+    the median change, so that sizes that are rare follow at once, and widens all tails for a while.
     """
 
-    __slots__ = ("_buckets", "_miss_factor", "_model", "_pass_factor", "_stretch", "_target")
+    __slots__ = ("_fitted", "_model", "_ranks", "_s", "_start", "_target")
 
     def __init__(self, model: LatencyModel, target: float = 0.99) -> None:
         """Start from `model`'s own residuals; `target` is the share of batches that `p99_s` has to cover."""
         self._model = model
         self._target = target
-        self._miss_factor = exp(GAIN * target)
-        self._pass_factor = exp(-GAIN * (1.0 - target))
-        self._stretch = 1.0
-        self._buckets: dict[int, BucketState] = {}
+        self._ranks = tuple(rank(count, target) for count in range(WINDOW + 1))
+        self._fitted: dict[int, float] = {}
+        residuals = sorted(r for ratios in model.ratios.values() for r in _residuals(ratios)) or [1.0]
+        logs = [log(r + LEAST) for r in residuals]
+        self._start = fmean(logs)
+        common = Window()
+        for residual in _thin(residuals, SEEDS):
+            common.add(residual, self._ranks)
+        self._s = CalibrationState(
+            level=1.0,
+            settled=0,
+            reach=1.0,
+            alarms=0,
+            drift=Drift(deviation=max(fmean(abs(x - self._start) for x in logs), MIN_DEVIATION)),
+            common=common,
+            last=[],
+            buckets={},
+        )
 
     @property
     def model(self) -> LatencyModel:
         """The fitted model underneath."""
         return self._model
 
+    @property
+    def alarms(self) -> int:
+        """How many drifts there were so far."""
+        return self._s.alarms
+
     def mean_s(self, items: int) -> float:
         """Mean seconds of service of a batch of `items`, as of now."""
-        bucket_state = self._buckets.get(items.bit_length() - 1) or self._open(items)
-        return self._model.mean_s(items) * bucket_state.centre
+        s = self._s
+        state = s.buckets.get(items.bit_length() - 1) or self._open(items)
+        return (self._fitted.get(items) or self._fit_s(items)) * s.level * state.centre
 
     def p99_s(self, items: int) -> float:
         """Seconds that cover the target share of batches of `items`, as of now."""
-        bucket_state = self._buckets.get(items.bit_length() - 1) or self._open(items)
-        return self._model.mean_s(items) * bucket_state.tail * self._stretch
+        s = self._s
+        state = s.buckets.get(items.bit_length() - 1) or self._open(items)
+        window = state.window if len(state.window.recent) >= ENOUGH else s.common
+        mean_s = (self._fitted.get(items) or self._fit_s(items)) * s.level * state.centre
+        return mean_s * (TIE + s.reach * window.spread)
 
     def observe(self, items: int, service_s: float) -> None:
         """Learn from one batch that took `service_s`."""
-        state = self._buckets.get(items.bit_length() - 1) or self._open(items)
-        predicted_s = self._model.mean_s(items)
-        ratio = service_s / predicted_s if predicted_s > 0.0 else 1.0
-        factor = self._miss_factor if ratio > state.tail * self._stretch else self._pass_factor
-        self._stretch = min(max(self._stretch * factor, 1.0), MAX_STRETCH)
-        if len(state.recent) >= WINDOW:
-            oldest = state.recent.pop(0)
-            del state.ordered[bisect_left(state.ordered, oldest)]
-        state.recent.append(ratio)
-        insort(state.ordered, ratio)
-        self._summarise(state)
+        s = self._s
+        number = items.bit_length() - 1
+        state = s.buckets.get(number) or self._open(items)
+        fitted_s = self._fitted.get(items) or self._fit_s(items)
+        factor = service_s / fitted_s if fitted_s > 0.0 else 1.0
+        level, centre, reach, last = s.level, state.centre, s.reach, s.last
+        last.append(Seen(number, factor, level, centre, state.usual, reach))
+        if len(last) > LAST:
+            del last[0]
+        window = state.window if len(state.window.recent) >= ENOUGH else s.common
+        if factor > level * centre * (TIE + reach * window.spread):
+            s.reach = min(reach + GAIN * self._target, MAX_REACH)
+        else:
+            s.reach = max(reach - GAIN * (1.0 - self._target), 0.0)
+        lasted = s.drift.observe(self._learn(state, factor))
+        if lasted:
+            self._follow(min(lasted, len(last)))
 
     def state(self) -> CalibrationState:
         """The live state, for a snapshot."""
-        return CalibrationState(stretch=self._stretch, buckets=self._buckets)
+        return self._s
 
     def restore(self, state: CalibrationState) -> None:
         """Go on from a snapshot."""
-        self._stretch = state.stretch
-        self._buckets = dict(state.buckets)
+        self._s = state
+
+    def _fit_s(self, items: int) -> float:
+        """The model's own prediction, remembered, since a size that came once comes again."""
+        if len(self._fitted) >= MAX_SIZES:
+            self._fitted.clear()
+        fitted_s = self._fitted[items] = self._model.mean_s(items)
+        return fitted_s
 
     def _open(self, items: int) -> BucketState:
-        """Start a bucket from the profile's residuals nearest to it."""
-        seed = _thin(list(self._model.bucket_ratios(items)), SEEDS)
-        state = BucketState(recent=list(seed), ordered=list(seed), centre=1.0, tail=1.0)
-        self._summarise(state)
-        self._buckets[bucket(items)] = state
+        """Start a bucket: with the model's own prediction, and no residuals of its own."""
+        state = self._s.buckets[bucket(items)] = BucketState(centre=1.0, usual=self._start, seen=0, window=Window())
         return state
 
-    def _summarise(self, state: BucketState) -> None:
-        """Recompute the two factors that predictions use."""
-        state.centre = sum(state.ordered) / len(state.ordered)
-        state.tail = max(quantile(state.ordered, self._target), state.centre)
+    def _learn(self, state: BucketState, factor: float) -> float:
+        """Move all that is known by one batch; returns how far its logarithm is from the usual, clipped."""
+        s, centre, window, drift = self._s, state.centre, state.window, self._s.drift
+        ratio = factor / s.level + LEAST
+        residual = ratio / centre
+        if len(window.recent) < ENOUGH:
+            s.common.add(residual, self._ranks)
+        window.add(residual, self._ranks)
+        off = drift.clipped(log(ratio) - state.usual)
+        if state.seen < MEMORY:
+            state.seen += 1
+        weight = 1.0 / (PRIOR + state.seen)
+        state.centre = centre + weight * (ratio - centre)
+        state.usual += weight * off
+        if s.settled < SETTLE:
+            s.settled += 1
+            s.level *= exp(off / (PRIOR + s.settled))
+        return off
+
+    def _follow(self, lasted: int) -> None:
+        """A drift began `lasted` batches ago: unlearn them, move the level, and learn them again."""
+        s = self._s
+        since = s.last[-lasted:]
+        for seen in reversed(since):
+            state = s.buckets[seen.bucket]
+            state.window.undo()
+            if len(state.window.recent) < ENOUGH:
+                s.common.undo()
+            state.centre, state.usual, s.level = seen.centre, seen.usual, seen.level
+        s.level *= exp(median(log(x.factor / s.level + LEAST) - s.buckets[x.bucket].usual for x in since))
+        s.reach = min(max(since[0].reach, 1.0 + WIDEN), MAX_REACH)
+        s.settled = 0
+        s.alarms += 1
+        s.last.clear()
+        for state in s.buckets.values():
+            state.seen = min(state.seen, DOUBT)
+        for seen in since:
+            self._learn(s.buckets[seen.bucket], seen.factor)
+
+
+def _residuals(ratios: Sequence[float]) -> list[float]:
+    """The ratios over their mean; none of a bucket that took no time at all."""
+    centre = fmean(ratios)
+    return [ratio / centre for ratio in ratios] if centre > 0.0 else []

@@ -22,6 +22,10 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
     items: int = 256
 
 
+GRID = {"items": (32, 64, 100, 128, 150, 200, 256, 300, 400, 512, 600)}
+"""Values that `turnout fit` tries."""
+
+
 def policy(params: Params) -> Policy:
     """The policy for this threshold; where only one side serves a model, that side takes everything."""
 

@@ -1,0 +1,1 @@
+"""Where traffic comes from: traces that others recorded, and the access logs of what runs today."""
