@@ -22,7 +22,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     `latency` maps a pool's name to the model's predictor there; a pool that is not in it cannot serve the model.
     `mergeable`: items of several requests may share a batch. `late` says what becomes of a request that no replica
     can finish by its deadline any more: "reject" answers at once, "serve" runs it all the same (still a miss).
-    `digest` identifies the model's weights, so that a log can be matched with the profiles behind it.
+    `weights` is the number of its parameters, 0 if nobody said. `digest` identifies the model's weights, so that a log
+    can be matched with the profiles behind it.
     """
 
     name: str
@@ -30,4 +31,5 @@ class Workload(Struct, frozen=True, kw_only=True):
     latency: dict[str, LatencyModel]
     mergeable: bool = True
     late: Literal["reject", "serve"] = "reject"
+    weights: int = 0
     digest: str = ""

@@ -17,6 +17,9 @@ from turnout.errors import ConfigError
 
 POLICIES = {
     "cheapest": "turnout.policies.cheapest",
+    "turnout": "turnout.policies.turnout",
+    "kairos": "turnout.policies.kairos",
+    "static": "turnout.policies.static",
     "earliest": "turnout.policies.earliest",
     "threshold": "turnout.policies.threshold",
     "pinned": "turnout.policies.pinned",

@@ -10,12 +10,14 @@ from numpy.random import Generator
 
 from turnout.core.policy import Choice, Policy, PoolView, View, Waiting
 from turnout.policies.batching import finish, greedy
+from turnout.policies.quanta import SHARE
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
-    """`pools` are the names of the pools that may be used."""
+    """`pools` are the names of the pools that may be used; `share` of the deadline is what a batch may take."""
 
     pools: tuple[str, ...]
+    share: float = SHARE
 
 
 def policy(params: Params) -> Policy:
@@ -25,6 +27,6 @@ def policy(params: Params) -> Policy:
         return pool.spec.name in params.pools
 
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-        return greedy(view, finish, allow), state
+        return greedy(view, finish, allow, params.share), state
 
     return decide

@@ -13,31 +13,32 @@ from msgspec import Struct
 from numpy.random import Generator
 
 from turnout.core.policy import Choice, Policy, PoolView, View, Waiting
-from turnout.policies.batching import finish, greedy
-
-
-class Params(Struct, frozen=True, forbid_unknown_fields=True):
-    """`items` is the smallest request that goes to an accelerator (any pool whose device is not `cpu`)."""
-
-    items: int = 256
-
+from turnout.policies.batching import finish, greedy, one_sided
+from turnout.policies.quanta import SHARE
 
 GRID = {"items": (32, 64, 100, 128, 150, 200, 256, 300, 400, 512, 600)}
 """Values that `turnout fit` tries."""
+
+
+class Params(Struct, frozen=True, forbid_unknown_fields=True):
+    """`items` is the smallest request that goes to an accelerator (any pool whose device is not `cpu`).
+
+    `share` of the deadline is what a batch may take.
+    """
+
+    items: int = 256
+    share: float = SHARE
 
 
 def policy(params: Params) -> Policy:
     """The policy for this threshold; where only one side serves a model, that side takes everything."""
 
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-        devices = {
-            model: {p.spec.device != "cpu" for p in view.pools.values() if p.serves(model)} for model in view.workloads
-        }
+        forced = one_sided(view)
 
         def allow(waiting: Waiting, pool: PoolView) -> bool:
-            wants_accelerator = waiting.items >= params.items
-            return wants_accelerator == (pool.spec.device != "cpu") or len(devices[waiting.model]) == 1
+            return waiting.model in forced or (waiting.items >= params.items) == (pool.spec.device != "cpu")
 
-        return greedy(view, finish, allow), state
+        return greedy(view, finish, allow, params.share), state
 
     return decide

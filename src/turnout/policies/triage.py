@@ -1,0 +1,69 @@
+"""Which of the waiting requests can all be done in time, and which have to stand back so that most can.
+
+Source: J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number of late jobs", Management
+Science 15 (1968): go by deadline, and whenever the work so far is more than can be done, put the largest aside. It is
+exact for one machine. Here the fleet is taken as one machine that finishes whole batches only: by a deadline, a replica
+has done as many quanta as end before it. Counting parts of batches instead lets the queue grow until batches have to
+be small to be in time, which makes them inefficient, and the queue collapses.
+
+What stands back is not dropped. It runs as soon as nothing else needs the replica, and is refused by the router when
+no replica can finish it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from heapq import heappop, heappush
+
+from turnout.core.policy import Waiting
+from turnout.policies.batching import Lane
+from turnout.policies.quanta import Quanta
+
+Paces = list[tuple[float, float, float]]
+"""Of each lane: when it is free, seconds per quantum, and what a quantum of it is of the fleet's work, in seconds."""
+
+
+def triage(
+    waiting: Iterable[Waiting], lanes: Sequence[Lane], quanta: Quanta, trust: float = 1.0
+) -> Collection[tuple[int, int]]:
+    """The (rid, start) of what has to stand back; `waiting` is in order of deadline, of any models.
+
+    Work is counted in seconds of the whole fleet of `lanes` on the model in question, so that models add up. `trust`
+    is the share of the lanes' capacity that is counted on.
+    """
+    models: dict[str, tuple[float, Paces]] = {}
+    work = done = 0.0
+    deadline_s, model = -1.0, ""
+    largest: list[tuple[float, int, int]] = []
+    back: set[tuple[int, int]] = set()
+    for w in waiting:
+        known = models.get(w.model)
+        if known is None:
+            known = models[w.model] = _paces(w.model, lanes, quanta)
+        per_item_s, paces = known
+        seconds = w.items * per_item_s
+        work += seconds
+        heappush(largest, (-seconds, w.rid, w.start))
+        if w.deadline_s != deadline_s or w.model != model:
+            deadline_s, model = w.deadline_s, w.model
+            done = trust * sum(
+                worth_s * int((deadline_s - free_s) / batch_s)
+                for free_s, batch_s, worth_s in paces
+                if free_s < deadline_s
+            )
+        while work > done * 1.000000001:
+            seconds, rid, start = heappop(largest)
+            work += seconds
+            back.add((rid, start))
+    return back
+
+
+def _paces(model: str, lanes: Sequence[Lane], quanta: Quanta) -> tuple[float, Paces]:
+    """Seconds of the fleet per item of `model`, and the lanes' paces."""
+    found = []
+    for lane in lanes:
+        if lane.pool.serves(model):
+            items = quanta.items(lane.pool, model)
+            found.append((lane.free_s, lane.pool.mean_s(model, items), items))
+    per_item_s = 1.0 / sum(items / batch_s for _, batch_s, items in found) if found else 0.0
+    return per_item_s, [(free_s, batch_s, items * per_item_s) for free_s, batch_s, items in found]
