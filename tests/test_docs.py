@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")})
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-COMMAND = re.compile(r"\bturnout (measure|serve|replay|demo|plan|simulate|feed|train|report|dashboard)\b")
+COMMAND = re.compile(r"\bturnout (measure|serve|replay|demo|regret|fit|plan|simulate|feed|train|report|dashboard)\b")
 
 
 def blocks(language):

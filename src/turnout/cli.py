@@ -20,6 +20,7 @@ from typing import Annotated, Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 import turnout
+from turnout import cli_fit, cli_regret
 from turnout.errors import CheckFailedError, ConfigError, TurnoutError
 
 app = App(
@@ -29,6 +30,9 @@ app = App(
     suppress_keyboard_interrupt=False,
     default_parameter=Parameter(show_default=lambda value: str(value) if value else None),
 )
+
+cli_fit.register(app)
+cli_regret.register(app)
 
 USAGE = 2
 INTERRUPTED = 130
