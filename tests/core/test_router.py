@@ -470,7 +470,7 @@ def test_a_request_larger_than_any_batch_is_split_over_idle_replicas_at_once():
     router = started(configured(pool("cpu", replicas=3, max_items=40)), ("cpu-0", "cpu-1", "cpu-2"))
     router.handle(arrived(1, items=100, max_parts=3))
     dispatches = of(ev.Dispatch, decide(router))
-    assert [d.parts for d in dispatches] == [(Part(1, 0, 40),), (Part(1, 40, 40),), (Part(1, 80, 20),)]
+    assert [d.parts for d in dispatches] == [(Part(1, 0, 34),), (Part(1, 34, 33),), (Part(1, 67, 33),)]
     actions = [a for d in dispatches for a in router.handle(ev.Finished(at_s=0.04, batch=d.batch, service_s=0.04))]
     assert [len(a.pieces) for a in actions] == [3]
 
@@ -482,4 +482,4 @@ def test_late_work_does_not_shrink_batches():
     for rid in range(20):
         router.handle(arrived(rid, items=2, slack_s=0.0001))
     (dispatch,) = of(ev.Dispatch, decide(router, 1.0))
-    assert len(dispatch.parts) == 20
+    assert len(dispatch.parts) == 11  # a batch of half the deadline, as if nothing were late

@@ -58,7 +58,7 @@ def test_the_advice_names_fleet_price_flip_and_levers():
 
 def test_a_decision_between_pools_is_explained():
     """The example is one in which the cheaper pool was too late, and the sentence says so."""
-    setting = Setting(model="wnd", deadline_s=0.025, rate_qps=1500.0, count=600)
+    setting = Setting(model="wnd", deadline_s=0.025, rate_qps=1900.0, count=800)
     found = elsewhere.example(setting, 9, 2)
     assert found.why.binding == "deadline"
     said = story.explain_choice(found)
