@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 import turnout
-from turnout import cli_fit, cli_regret
+from turnout import cli_fit, cli_regret, cli_simulate
 from turnout.errors import CheckFailedError, ConfigError, TurnoutError
 
 app = App(
@@ -33,6 +33,7 @@ app = App(
 
 cli_fit.register(app)
 cli_regret.register(app)
+cli_simulate.register(app)
 
 USAGE = 2
 INTERRUPTED = 130

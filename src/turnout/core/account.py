@@ -36,7 +36,8 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     `coverage_p99` is the share of batches that took at most the p99 predicted for them when they were dispatched.
     `usd_per_million_met` is the effective cost: the bill of all pools, idle time included, per million requests that
-    met their deadline.
+    met their deadline. `stopped_early` is that the run was ended before all requests had arrived, so that shares are
+    those of a part.
     """
 
     requests: int
@@ -55,6 +56,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     pools: tuple[PoolSummary, ...]
     bill_usd: float
     usd_per_million_met: float | None
+    stopped_early: bool = False
 
 
 class _Tally(Struct):
@@ -131,7 +133,12 @@ class Account:
         elif isinstance(action, ev.Reject) and self._open.pop(action.rid, None) is not None:
             self._rejects[action.reason] += 1
 
-    def summary(self) -> Summary:
+    @property
+    def missed(self) -> int:
+        """Requests that were rejected, or answered too late, so far."""
+        return len(self._latencies_s) + self._rejects.total() - self._met
+
+    def summary(self, *, stopped_early: bool = False) -> Summary:
         """The counts so far; machines that are still up are billed until the last event."""
         ordered = sorted(self._latencies_s)
         pools = self._pool_summaries()
@@ -155,6 +162,7 @@ class Account:
             pools=pools,
             bill_usd=total_usd,
             usd_per_million_met=per_million if self._met else None,
+            stopped_early=stopped_early,
         )
 
     def _pool_summaries(self) -> tuple[PoolSummary, ...]:

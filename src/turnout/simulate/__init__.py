@@ -3,6 +3,9 @@
 Realised service times come from a profile's samples (or a model's residuals); the policy sees predictions only.
 Events of the same instant make one tick, as they do live. Everything is exact from a seed. What comes out is
 modelled, however measured the profiles are, and is to be shown as such.
+
+Beside the engine: `draws` (realised times), `arrivals` (a trace as events), `faults` (what breaks, and when), `idle`
+(whether the objective can be met at all), and, for `turnout simulate`, `given`, `study`, `artefact`, `text`, `html`.
 """
 
 from __future__ import annotations
@@ -18,11 +21,17 @@ from turnout.core import events as ev
 from turnout.core.account import Account, Summary
 from turnout.core.events import Action, Event
 from turnout.core.router import LoadPolicy, Router
-from turnout.simulate.draws import Draw, from_model, from_profile, key
+from turnout.simulate.draws import Draw, drift, from_model, from_profile, key, lognormal, two_state
 
-__all__ = ["Draw", "Observe", "Simulation", "from_model", "from_profile", "key", "run"]
+__all__ = [
+    "Draw", "Observe", "Simulation", "Slow", "drift", "from_model", "from_profile", "key", "lognormal", "run",
+    "two_state",
+]  # fmt: skip
 
 Observe = Callable[[Event, Sequence[Action]], None]
+
+Slow = Callable[[str, float], float]
+"""`slow(replica, now_s)`: how many times as long as drawn a batch takes that begins on that replica then."""
 
 
 class _Station(Struct):
@@ -36,11 +45,17 @@ class Simulation:
     """One run. `run` may be called once."""
 
     def __init__(
-        self, configured: ev.Configured, draws: Mapping[tuple[str, str], Draw], load_policy: LoadPolicy
+        self,
+        configured: ev.Configured,
+        draws: Mapping[tuple[str, str], Draw],
+        load_policy: LoadPolicy,
+        *,
+        slow: Slow | None = None,
     ) -> None:
-        """`draws` gives the realised times by (pool, model)."""
+        """`draws` gives the realised times by (pool, model); `slow` singles out replicas that take longer."""
         self._configured = configured
         self._draws = draws
+        self._slow = slow
         self._router = Router(load_policy)
         self._seed = configured.seed
         self._heap: list[tuple[float, int, Event]] = []
@@ -51,12 +66,18 @@ class Simulation:
         self._wake_s = inf
 
     def run(
-        self, arrivals: Iterable[ev.Arrived], faults: Iterable[Event] = (), observe: Observe | None = None
+        self,
+        arrivals: Iterable[ev.Arrived],
+        faults: Iterable[Event] = (),
+        observe: Observe | None = None,
+        max_missed: int | None = None,
     ) -> Summary:
         """Run all arrivals, which must be in order of time, to their answers; returns the count.
 
-        `faults` are events of replicas (`ReplicaDown`, `ReplicaStarting`, `ReplicaUp`) at their times. `observe` sees
-        every event with the router's actions on it, in the order of a log.
+        `faults` are events of replicas (`ReplicaDown`, `ReplicaStarting`, `ReplicaUp`) at their times; one that is
+        starting at the beginning is not up before. `observe` sees every event with the router's actions on it, in the
+        order of a log. The run ends, and its summary is `stopped_early`, with the tick in which more than `max_missed`
+        requests have been rejected or answered late: to ask whether an objective is met, that is all it takes.
         """
         account = Account()
         pending = iter(arrivals)
@@ -90,12 +111,16 @@ class Simulation:
             if self._wake_s <= now_s:
                 self._wake_s = inf
             feed(ev.Decide(at_s=now_s))
+            if max_missed is not None and account.missed > max_missed:
+                return account.summary(stopped_early=True)
 
     def _start_replicas(self, feed: Callable[[Event], None]) -> None:
         at_s = self._configured.at_s
+        absent = {e.replica for t, _, e in self._heap if t <= at_s and isinstance(e, ev.ReplicaStarting)}
         for pool in self._configured.fleet.pools:
-            for i in range(pool.replicas):
-                name = f"{pool.name}-{i}"
+            for name in (f"{pool.name}-{i}" for i in range(pool.replicas)):
+                if name in absent:
+                    continue
                 self._stations[name] = _Station(pool.name, at_s)
                 feed(ev.ReplicaUp(at_s=at_s, replica=name, pool=pool.name))
 
@@ -104,7 +129,7 @@ class Simulation:
 
     def _is_real(self, event: Event) -> bool:
         """Follow the replicas that come and go; what a lost replica had in hand never finishes."""
-        if isinstance(event, ev.ReplicaDown):
+        if isinstance(event, ev.ReplicaDown | ev.ReplicaStarting):  # what starts is not up, whatever it was
             self._stations.pop(event.replica, None)
             self._lost.update(b for b, replica in self._on_replica.items() if replica == event.replica)
         elif isinstance(event, ev.ReplicaUp):
@@ -122,6 +147,8 @@ class Simulation:
             first, items = action.parts[0], sum(p.items for p in action.parts)
             chance = key(self._seed, first.rid, first.start)
             service_s = self._draws[station.pool, action.model](items, chance, start_s)
+            if self._slow is not None:
+                service_s *= self._slow(action.replica, start_s)
             station.free_s = start_s + service_s
             self._on_replica[action.batch] = action.replica
             if start_s > now_s:
@@ -139,6 +166,8 @@ def run(
     *,
     faults: Iterable[Event] = (),
     observe: Observe | None = None,
+    slow: Slow | None = None,
+    max_missed: int | None = None,
 ) -> Summary:
-    """Simulate one fleet under one policy; see `Simulation.run`."""
-    return Simulation(configured, draws, load_policy).run(arrivals, faults, observe)
+    """Simulate one fleet under one policy; see `Simulation` and its `run`."""
+    return Simulation(configured, draws, load_policy, slow=slow).run(arrivals, faults, observe, max_missed)

@@ -67,6 +67,21 @@ def test_a_lost_replica_costs_attainment_and_loses_nothing():
     assert broken.retried_batches == 1
 
 
+def test_a_hopeless_run_ends_early():
+    """It ends with the tick in which more requests than may be have missed, and says so; a good one never does."""
+    arrivals = bursts(400, gap_s=0.0001)
+    whole = run(configured(), arrivals)
+    missed = whole.requests - whole.met
+    assert missed > 50
+    stopped = run(configured(), arrivals, max_missed=20)
+    assert stopped.stopped_early
+    assert not whole.stopped_early
+    assert stopped.requests - stopped.met > 20
+    assert stopped.replies < whole.replies
+    assert run(configured(), arrivals, max_missed=missed) == whole
+    assert run(configured(), bursts(), max_missed=400) == run(configured(), bursts())
+
+
 def test_draws_come_from_the_samples():
     """At a measured size only measured times occur; between sizes they lie between; beyond, it is an error."""
     measured = profile(noisy(lambda n: 0.001 * n, (4, 8), spread=0.1))
