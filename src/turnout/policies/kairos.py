@@ -21,16 +21,21 @@ from turnout.policies.batching import Lane, lanes_of, queues
 from turnout.policies.matching import Solve, solver
 from turnout.policies.quanta import SHARE, Quanta
 
+GRID = {"merge": (True, False)}
+"""Values that are tried when the policy is tuned."""
+
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
     """The published constants: `window` batches per replica, `guard` on predicted times, `penalty_s` for a late pair.
 
-    `share` of the deadline is what a batch may take where requests are merged.
+    Where requests may share batches, `merge` says whether they do, else each is matched whole and alone as published;
+    `share` of the deadline is what such a batch may take.
     """
 
     window: int = 2
     guard: float = 0.02
     penalty_s: float = 1000.0
+    merge: bool = True
     share: float = SHARE
 
 
@@ -70,7 +75,8 @@ def _matched(
 ) -> list[Choice]:
     """One queue matched with its lanes: the batches that start now."""
     model = waiting[0].model
-    groups = _groups(view, waiting, lanes, quanta, params.window * len(lanes))
+    merge = params.merge and view.workloads[model].mergeable
+    groups = _groups(waiting, lanes, quanta, params.window * len(lanes), merge=merge)
     worth = _worth({lane.pool.spec.name: lane.pool for lane in lanes}, model)
     costs = np.empty((len(groups), len(lanes)))
     for i, group in enumerate(groups):
@@ -93,7 +99,7 @@ def _matched(
             continue
         if any(p.start and reached.get(p.rid, _first(waiting, p.rid)) != p.start for p in group.parts):
             continue
-        if view.workloads[model].mergeable:
+        if merge:
             _fill(model, group, spare, lanes[j], quanta.items(lanes[j].pool, model))
         reached.update((p.rid, p.start + p.items) for p in group.parts)
         lanes[j].slots_left -= 1
@@ -114,15 +120,17 @@ def _worth(pools: dict[str, PoolView], model: str) -> dict[str, float]:
     return {name: slowest / s if s > 0.0 else 1.0 for name, s in times.items()}
 
 
-def _groups(view: View, waiting: Sequence[Waiting], lanes: Sequence[Lane], quanta: Quanta, most: int) -> list[_Group]:
-    """Up to `most` groups in order of deadline: single requests, or runs of them that the slowest pool can take."""
-    workload = view.workloads[waiting[0].model]
-    limit = min(quanta.items(lane.pool, workload.name) for lane in lanes)
+def _groups(
+    waiting: Sequence[Waiting], lanes: Sequence[Lane], quanta: Quanta, most: int, *, merge: bool
+) -> list[_Group]:
+    """Up to `most` groups in order of deadline: runs of requests that the slowest pool can take, or single ones."""
+    model = waiting[0].model
+    limit = min(quanta.items(lane.pool, model) for lane in lanes)
     groups: list[_Group] = []
     for w in waiting:
-        pieces = _pieces(w, limit)
+        pieces = _pieces(w, limit) if merge else [w.part]
         last = groups[-1] if groups else None
-        if last and workload.mergeable and not w.alone and len(pieces) == 1 and last.items + w.items <= limit:
+        if last and merge and not w.alone and len(pieces) == 1 and last.items + w.items <= limit:
             last.parts.append(w.part)
             last.items += w.items
             last.nbytes += w.nbytes
