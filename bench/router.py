@@ -56,7 +56,7 @@ class Bench:
             name="m", slo=Slo(deadline_s=DEADLINE_S), latency=latency, mergeable=kind == "merged", late="serve"
         )
         self.router = Router(policies.load)
-        self.router.handle(ev.Configured(at_s=0.0, fleet=Fleet(pools=specs), models=(model,), policy="cheapest"))
+        self.router.handle(ev.Configured(at_s=0.0, fleet=Fleet(pools=specs), models=(model,), policy="turnout"))
         self.now_s, self.rid = 0.0, 0
         self.flying: deque[ev.Dispatch] = deque()
         for name in names:

@@ -30,5 +30,5 @@ def policy(params: Params) -> Policy:
 def _pick(view: View, w: Waiting, loads: Sequence[Load], rng: Generator) -> Load | None:
     if len(loads) < 2:
         return loads[0] if loads else None
-    first, second = rng.choice(len(loads), 2, replace=False).tolist()
+    first, second = (int(i) for i in rng.choice(len(loads), 2, replace=False))
     return loads[first] if loads[first].requests <= loads[second].requests else loads[second]
