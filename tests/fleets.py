@@ -32,7 +32,7 @@ GPU_LATENCY = line(0.010, 0.00005, SPREAD)
 
 
 def configured(
-    *pools: PoolSpec, policy: str = "cheapest", latency: dict[str, LatencyModel] | None = None, **changes: Any
+    *pools: PoolSpec, policy: str = "turnout", latency: dict[str, LatencyModel] | None = None, **changes: Any
 ) -> ev.Configured:
     """A segment head with model "m" on these pools (by default two CPU replicas and one GPU)."""
     pools = pools or (pool("cpu"), pool("gpu", "cuda", 1))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from turnout import config, store
+from turnout import config, policies, store
 from turnout.config.schema import Config
 from turnout.core.latency import line
 from turnout.core.profile import Cold, Parity, Profile, Provenance, Samples
@@ -25,6 +25,7 @@ name = "m"
 path = "m.onnx"
 slo = { deadline_ms = 50 }
 late = "serve"
+weights = 13_000_000_000
 
 [[pools]]
 name = "cpu"
@@ -79,6 +80,11 @@ def test_later_sources_win(tmp_path):
     assert loaded.gateway.log == tmp_path / "here"
     assert loaded.models[0].path == str(tmp_path / "m.onnx")
     assert loaded.pools[0].profile == {"m": tmp_path / "cpu.json"}
+
+
+def test_the_default_policy_is_that_of_the_registry(tmp_path):
+    """A config that names none gets the one that the simulator and the regret take by default."""
+    assert config.load(written(tmp_path), {}).policy.name == policies.DEFAULT
 
 
 def test_a_function_is_not_a_path(tmp_path):
@@ -163,6 +169,7 @@ def test_the_cores_values(tmp_path):
     assert (pool.max_items, pool.start_p50_s, pool.device_key, pool.slots) == (4, 1.5, "k", 1)
     assert (pool.link.rtt_s, pool.link.usd_per_byte) == (0.002, pytest.approx(9e-11))
     assert (workload.slo.deadline_s, workload.late, workload.digest) == (0.05, "serve", "sha256:1")
+    assert workload.weights == 13_000_000_000
     assert workload.latency["cpu"].mean_s(2) == pytest.approx(0.2)
     assert made.limits.max_waiting == 7
 

@@ -41,7 +41,7 @@ def lines(value, indent=""):
     return text
 
 
-@pytest.mark.parametrize("policy", ["cheapest", "earliest"])
+@pytest.mark.parametrize("policy", ["turnout", "earliest"])
 def test_the_summary_of_a_seeded_run(policy):
     """The same arrivals, the same killed replica and the same seed come to the same summary."""
     config = configured(policy=policy, seed=11)

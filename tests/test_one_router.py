@@ -53,11 +53,12 @@ def simulated(config, requests, faults, observe):
 
 
 @pytest.mark.parametrize("policy", sorted(policies.POLICIES))
-@given(requests=REQUESTS, faults=FAULTS)
-@settings(max_examples=25, deadline=None)
-def test_a_simulated_log_replays_identically(policy, requests, faults):
+@given(requests=REQUESTS, faults=FAULTS, mergeable=st.booleans(), late=st.sampled_from(["reject", "serve"]))
+@settings(max_examples=40, deadline=None)
+def test_a_simulated_log_replays_identically(policy, requests, faults, mergeable, late):
     """For every policy of the registry, with lost replicas, splits and rejects, and every request answered once."""
-    config = configured(policy=policy, params=PARAMS.get(policy, {}), limits=Limits(max_attempts=2))
+    workload = {"mergeable": mergeable, "late": late}
+    config = configured(policy=policy, params=PARAMS.get(policy, {}), limits=Limits(max_attempts=2), workload=workload)
     with TemporaryDirectory() as folder:
         writer = telemetry.LogWriter(Path(folder), "run")
         path = writer.start(config)

@@ -13,7 +13,7 @@ from turnout.telemetry import Counters, Histogram, LogWriter, read_log, segments
 
 POOL = PoolSpec(name="cpu", device="cpu", models=("m",), replicas=1, max_items=8, price=Price(usd_per_s=1.0))
 MODEL = Workload(name="m", slo=Slo(deadline_s=1.0), latency={"cpu": line(0.1, 0.01)})
-FIRST = Configured(at_s=0.0, fleet=Fleet(pools=(POOL,)), models=(MODEL,), policy="cheapest")
+FIRST = Configured(at_s=0.0, fleet=Fleet(pools=(POOL,)), models=(MODEL,), policy="turnout")
 
 
 def arrived(rid, at_s=1.0, deadline_s=2.0):
@@ -146,7 +146,7 @@ def test_counters_of_a_segment_read_alone():
     """What began in an earlier segment is left out; its replicas come from the snapshot."""
     counters = Counters()
     snapshot = {"replicas": [{"name": "cpu-0", "pool": "cpu", "up": True}]}
-    head = Configured(at_s=1.0, fleet=FIRST.fleet, models=(MODEL,), policy="cheapest", snapshot=snapshot)
+    head = Configured(at_s=1.0, fleet=FIRST.fleet, models=(MODEL,), policy="turnout", snapshot=snapshot)
     counters.add([head, *LIFE[8:]])
     assert counters.requests == {}
     assert counters.finished == {}

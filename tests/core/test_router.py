@@ -311,7 +311,7 @@ def test_reload_answers_requests_of_a_model_that_is_gone():
     """Nobody waits for a model that is no longer served."""
     router = started()
     router.handle(arrived(1))
-    other = ev.Configured(at_s=0.0, fleet=configured().fleet, models=(), policy="cheapest")
+    other = ev.Configured(at_s=0.0, fleet=configured().fleet, models=(), policy="turnout")
     assert [r.reason for r in of(ev.Reject, router.handle(other))] == ["unknown model"]
 
 

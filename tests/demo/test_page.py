@@ -126,7 +126,7 @@ def demo():
         log_path="log/1.jsonl",
     )
     contest = elsewhere.Contest(
-        setting=SETTING, cpu=9, gpu=2, lines=(("cheapest", summary(99)), ("earliest", summary(99)), ("CPU", summary(6)))
+        setting=SETTING, cpu=9, gpu=2, lines=(("turnout", summary(99)), ("earliest", summary(99)), ("CPU", summary(6)))
     )
     return Demo(date=DATE, here=here, contest=contest, advice=advised())
 

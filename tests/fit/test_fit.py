@@ -85,7 +85,6 @@ def test_nothing_of_the_held_out_part_is_fitted_to(tmp_path):
     assert all(r.new.bias > 1.5 for r in fitted.models if r.new is not None)
 
 
-@pytest.mark.xfail(reason="with batches of half a deadline this log no longer earns a refit: needs other traffic")
 def test_the_profiles_can_be_named_in_a_config(tmp_path):
     """What is saved loads as an artefact, and resolves in a config of the pool that it is for, at its largest batch."""
     write_log(tmp_path / "log", factor={"cpu": 2.0, "gpu": 2.0})

@@ -46,21 +46,21 @@ def runs(name, seen, **params):
     return {c.replica: [p.rid for p in c.parts] for c in choices if isinstance(c, Run)}
 
 
-def test_cheapest_takes_the_cheaper_machine_that_is_in_time():
+def test_turnout_takes_the_cheaper_machine_that_is_in_time():
     """Small work goes to the CPU, work that only the GPU can finish to the GPU."""
-    assert runs("cheapest", view(2)) == {"cpu-0": [0]}
-    assert runs("cheapest", view(60)) == {"gpu-0": [0]}
+    assert runs("turnout", view(2)) == {"cpu-0": [0]}
+    assert runs("turnout", view(60)) == {"gpu-0": [0]}
 
 
-def test_cheapest_does_not_wait_where_waiting_saves_nothing():
+def test_turnout_does_not_wait_where_waiting_saves_nothing():
     """On machines paid for anyway an idle GPU is used rather than a busy CPU waited for."""
-    assert runs("cheapest", view(2, cpu_free_s=0.01, cpu_slots=0)) == {"gpu-0": [0]}
+    assert runs("turnout", view(2, cpu_free_s=0.01, cpu_slots=0)) == {"gpu-0": [0]}
 
 
-def test_cheapest_waits_for_the_machine_that_does_not_bill():
+def test_turnout_waits_for_the_machine_that_does_not_bill():
     """Where the GPU bills by use and the CPU is free in time, work is held, but not beyond the GPU's last chance."""
     seen = view(2, cpu_free_s=0.01, cpu_slots=0, gpu_price=Price(usd_per_s=0.5, billing="per_use"))
-    choices, _ = policies.load("cheapest", {})(seen, None, np.random.default_rng(0))
+    choices, _ = policies.load("turnout", {})(seen, None, np.random.default_rng(0))
     (hold,) = choices
     assert isinstance(hold, Hold)
     assert 0.03 < hold.until_s < 0.05
@@ -94,7 +94,7 @@ def test_policies_are_pure(name):
 
 def test_an_unknown_policy_or_parameter_is_said_with_what_there_is():
     """The message lists the policies, or the parameters."""
-    with pytest.raises(ConfigError, match="there are: cheapest"):
+    with pytest.raises(ConfigError, match="there are: turnout"):
         policies.load("fastest", {})
     with pytest.raises(ConfigError, match="its parameters are: items"):
         policies.load("threshold", {"size": 3})

@@ -9,7 +9,7 @@ from tests.fleets import arrived, configured, pool
 from turnout.core import events as ev
 
 
-@pytest.mark.parametrize("policy", ["cheapest", "earliest"])
+@pytest.mark.parametrize("policy", ["turnout", "earliest"])
 def test_a_cut_leaves_no_rest_that_nobody_can_take(policy):
     """300 items in two parts fit only as 256 + 44 or so on the GPU; the idle CPU must not bite off 64 first."""
     config = configured(pool("cpu", max_items=30), pool("gpu", "cuda", 1), policy=policy, workload={"late": "serve"})

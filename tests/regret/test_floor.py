@@ -15,7 +15,6 @@ from turnout.core.cost import Price
 from turnout.core.latency import line
 from turnout.policies import POLICIES
 from turnout.regret import floor, runs
-from turnout.regret.idle import latencies
 from turnout.regret.traffic import of
 
 MOST = 3
@@ -40,7 +39,7 @@ def test_no_policy_meets_the_objective_below_the_bound(instance):
     """Bound <= the cheapest fleet of a grid that any shipped policy meets the objective with; no cut removes one."""
     traffic, own = instance
     merged = own.head.models[0].mergeable
-    work_s = floor.work(traffic, own.pools, latencies(own), merged=merged)
+    work_s = floor.work(traffic, own.pools, own.latencies, merged=merged)
     cuts = floor.floor(traffic, own.pools, work_s, 1.0 - own.attainment)
     least = cuts.least_usd_per_h()
     limit = int((1.0 - own.attainment) * len(traffic) + 1e-9)
@@ -98,7 +97,7 @@ def test_in_parts_of_machines_it_is_the_linear_programme(seed, pools, miss):
 def test_the_bound_is_the_cheapest_fleet_that_no_cut_removes(instance):
     """`least_usd_per_h` agrees with trying every fleet of a large grid against `allows`."""
     traffic, own = instance
-    work_s = floor.work(traffic, own.pools, latencies(own), merged=False)
+    work_s = floor.work(traffic, own.pools, own.latencies, merged=False)
     cuts = floor.floor(traffic, own.pools, work_s, 1.0 - own.attainment)
     allowed = [0.5 * g + 0.1 * c for g, c in product(range(15), repeat=2) if cuts.allows((g, c))]
     least = cuts.least_usd_per_h()
@@ -110,7 +109,7 @@ def test_what_no_pool_can_do_is_impossible():
     table = log([0.0, 1.0], [64, 64], [0.1, 0.1])
     own = of_curves({"gpu": line(0.02, 0.0), "cpu": line(0.02, 0.0)}, 0.01, 0.99, merged=False)
     traffic = of(table, own.head.models, 1)
-    cuts = floor.floor(traffic, own.pools, floor.work(traffic, own.pools, latencies(own), merged=True), 0.01)
+    cuts = floor.floor(traffic, own.pools, floor.work(traffic, own.pools, own.latencies, merged=True), 0.01)
     assert not cuts.possible
     assert cuts.least_usd_per_h() == np.inf
     assert not cuts.allows((9, 9))
@@ -121,7 +120,7 @@ def test_merging_lowers_the_bound():
     table = log(np.arange(50) * 0.001, np.ones(50), np.full(50, 0.01))
     own = of_curves({"gpu": line(0.01, 0.0001), "cpu": line(0.01, 0.001)}, 0.1, 1.0, merged=True)
     traffic = of(table, own.head.models, 1)
-    models = latencies(own)
+    models = own.latencies
     alone, merged = (floor.work(traffic, own.pools, models, merged=m) for m in (False, True))
     assert (merged <= alone).all()
     assert merged[0, 0] == pytest.approx((0.01 + 0.0001 * 64) / 64, rel=0.02)

@@ -9,7 +9,7 @@ from turnout.core.latency import line
 from turnout.core.trace import make
 from turnout.core.workload import Slo
 from turnout.errors import CheckFailedError
-from turnout.simulate.idle import check_idle, least_deadline_s
+from turnout.simulate.idle import check_idle, idle_s, least_deadline_s
 
 NOISY = line(0.0, 0.001, (0.9,) * 50 + (1.1,) * 50)
 
@@ -26,6 +26,12 @@ def fleet(deadline_s, attainment=0.9, **changes):
 def sizes(*items):
     """Requests of these sizes."""
     return make(range(len(items)), items, "x", "m")
+
+
+def test_seconds_of_each_request_alone():
+    """A millisecond per item, in halves where they may be cut, and for ever where no pool takes it."""
+    assert idle_s(fleet(0.050), sizes(40, 1, 100)).tolist() == pytest.approx([0.040, 0.001, float("inf")])
+    assert idle_s(fleet(0.050), sizes(41, 100), {"m": 2}).tolist() == pytest.approx([0.021, 0.050])
 
 
 def test_what_idle_machines_meet_is_let_through():

@@ -75,7 +75,7 @@ def source(count=1500, rate=100.0, sizes="kairos", models=("rm2",), **mix):
     return traffic.for_models(drawn, models, traffic.Wanted(mix=mix))
 
 
-def studied(what=None, seeds=(0, 1), policies=("cheapest", "earliest"), load=None, **options):
+def studied(what=None, seeds=(0, 1), policies=("turnout", "earliest"), load=None, **options):
     """A small study."""
     what = what or published()
     return study.study(
@@ -107,13 +107,13 @@ def test_seeds_matter_and_repeat():
     assert both.runs[0].summary != both.runs[1].summary
     assert both.runs[1] == alone.runs[0]
     assert [(r.policy, r.seed) for r in both.runs] == [
-        ("cheapest", 0), ("cheapest", 1), ("earliest", 0), ("earliest", 1),
+        ("turnout", 0), ("turnout", 1), ("earliest", 0), ("earliest", 1),
     ]  # fmt: skip
 
 
 def test_the_details_add_up_to_the_summary():
     """Timeline, deciles and latencies count the same requests as the account."""
-    (run,) = studied(seeds=(0,), policies=("cheapest",), faults=broken("lost:g4dn.xlarge-0@3")).runs
+    (run,) = studied(seeds=(0,), policies=("turnout",), faults=broken("lost:g4dn.xlarge-0@3")).runs
     summary, line = run.summary, run.timeline
     assert sum(d.requests for d in run.deciles) == summary.requests == 1500
     assert sum(d.met for d in run.deciles) == summary.met
@@ -235,7 +235,7 @@ def test_the_impossible_is_said_before_anything_runs():
     with pytest.raises(CheckFailedError, match="the smallest deadline that it can meet is") as raised:
         studied(what=published(deadline_s=0.1))
     least_ms = float(str(raised.value).rpartition("meet is ")[2].removesuffix(" ms"))
-    assert studied(what=published(deadline_s=least_ms * 1.001e-3), seeds=(0,), policies=("cheapest",)).runs
+    assert studied(what=published(deadline_s=least_ms * 1.001e-3), seeds=(0,), policies=("turnout",)).runs
 
 
 def test_a_hopeless_run_is_stopped_and_said_to_be():

@@ -127,6 +127,7 @@ def _workload(model: ModelConfig, latencies: dict[str, latency.LatencyModel], di
         latency=latencies,
         mergeable=model.mergeable,
         late=model.late,
+        weights=model.weights,
         digest=digest,
     )
 

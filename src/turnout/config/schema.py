@@ -52,7 +52,7 @@ class GatewayConfig(Section):
 class PolicyConfig(Section):
     """`[policy]`: how the router chooses."""
 
-    name: str = "cheapest"
+    name: str = "turnout"
     """Name of the policy; see `turnout.policies`."""
     params: dict[str, Any] = {}
     """The policy's own parameters."""
@@ -99,6 +99,8 @@ class ModelConfig(Section):
     """Priority of requests that name none; 0 is the highest."""
     max_parts: int = Field(default=1, ge=1)
     """Batches that one request may be split over."""
+    weights: int = Field(default=0, ge=0)
+    """Number of the model's parameters, for policies that go by it (`static`); 0 if nobody says."""
 
 
 class PriceConfig(Section):

@@ -118,7 +118,7 @@ def configured(setting: Setting, cpu: int, gpu: int, policy: str, params: dict[s
     )
 
 
-def attempt(setting: Setting, cpu: int, gpu: int, policy: str = "cheapest", **params: object) -> Summary:
+def attempt(setting: Setting, cpu: int, gpu: int, policy: str = policies.DEFAULT, **params: object) -> Summary:
     """Simulate one fleet under one policy."""
     return _run(setting, configured(setting, cpu, gpu, policy, params))
 
@@ -129,13 +129,20 @@ def _run(setting: Setting, head: ev.Configured, observe: simulate.Observe | None
 
 
 def example(setting: Setting, cpu: int, gpu: int) -> ev.Dispatch | None:
-    """A decision of the default policy in which the deadline overruled the price, if the traffic has one."""
-    found: list[ev.Dispatch] = []
+    """A decision of the default policy: one in which the deadline overruled the price, else one by price alone."""
+    overruled: list[ev.Dispatch] = []
+    by_price: list[ev.Dispatch] = []
 
     def observe(_event: ev.Event, actions: Sequence[ev.Action]) -> None:
-        found.extend(a for a in actions if isinstance(a, ev.Dispatch) and a.why.binding == "deadline")
+        for action in actions:
+            if isinstance(action, ev.Dispatch):
+                if action.why.binding == "deadline":
+                    overruled.append(action)
+                elif action.why.binding == "cost" and not any(option.busy for option in action.why.options):
+                    by_price.append(action)
 
-    _run(setting, configured(setting, cpu, gpu, "cheapest", {}), observe)
+    _run(setting, configured(setting, cpu, gpu, policies.DEFAULT, {}), observe)
+    found = overruled or by_price
     return found[len(found) // 2] if found else None
 
 
@@ -153,12 +160,15 @@ class Contest(Struct, frozen=True, kw_only=True):
 
 
 def contest(setting: Setting, cpu: int, gpu: int) -> Contest:
-    """Every policy on the same fleet and traffic; the threshold is the best of its grid on another seed's traffic."""
+    """Every policy on the same fleet and traffic; what can be tuned is the best of its grid on another seed's."""
     tuning = replace(setting, seed=setting.seed + 1)
     best = max(THRESHOLDS, key=lambda items: attempt(tuning, cpu, gpu, "threshold", items=items).attainment)
+    merge = max((True, False), key=lambda merge: attempt(tuning, cpu, gpu, "kairos", merge=merge).attainment)
     lines = [
-        ("cheapest feasible (default)", attempt(setting, cpu, gpu)),
+        (f"{policies.DEFAULT} (default)", attempt(setting, cpu, gpu)),
         ("earliest finish", attempt(setting, cpu, gpu, "earliest")),
+        ("Kairos matching (tuned)", attempt(setting, cpu, gpu, "kairos", merge=merge)),
+        ("static rule", attempt(setting, cpu, gpu, "static")),
         (f"size threshold at {best} (tuned)", attempt(setting, cpu, gpu, "threshold", items=best)),
         ("CPU pool only", attempt(setting, cpu, gpu, "pinned", pools=[CPU])),
         ("GPU pool only", attempt(setting, cpu, gpu, "pinned", pools=[GPU])),

@@ -147,8 +147,16 @@ def explain_choice(dispatch: ev.Dispatch) -> str:
     return (
         f"One decision: {count(len(dispatch.parts), 'waiting query', 'waiting queries')} went to {chosen.pool} as one "
         f"batch, sure to 99 % to be done in {milliseconds(chosen.start_s - now_s + chosen.p99_s)}; {against}. "
-        f"What decided: {dispatch.why.binding}."
+        f"What decided: {dispatch.why.binding}{_prices(dispatch.why)}."
     )
+
+
+def _prices(why: ev.Why) -> str:
+    """List prices beside each other, where they decided."""
+    if why.binding != "cost":
+        return ""
+    chosen, *others = (f"${1e6 * option.list_usd / option.items:.2g}" for option in why.options)
+    return f", {chosen} per million items at list price in place of {' or '.join(others)}"
 
 
 def contest(found: Contest) -> Block:

@@ -16,7 +16,6 @@ from turnout.core.policy import Policy
 from turnout.errors import ConfigError
 
 POLICIES = {
-    "cheapest": "turnout.policies.cheapest",
     "turnout": "turnout.policies.turnout",
     "kairos": "turnout.policies.kairos",
     "static": "turnout.policies.static",
@@ -26,7 +25,7 @@ POLICIES = {
 }
 """Every policy: name -> module."""
 
-DEFAULT = "cheapest"
+DEFAULT = "turnout"
 
 
 def load(name: str, params: Mapping[str, Any]) -> Policy:

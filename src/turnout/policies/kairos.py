@@ -99,7 +99,7 @@ def _matched(
             continue
         if any(p.start and reached.get(p.rid, _first(waiting, p.rid)) != p.start for p in group.parts):
             continue
-        if merge:
+        if merge and not waiting[0].alone:
             _fill(model, group, spare, lanes[j], quanta.items(lanes[j].pool, model))
         reached.update((p.rid, p.start + p.items) for p in group.parts)
         lanes[j].slots_left -= 1
@@ -125,10 +125,11 @@ def _groups(
 ) -> list[_Group]:
     """Up to `most` groups in order of deadline: runs of requests that the slowest pool can take, or single ones."""
     model = waiting[0].model
-    limit = min(quanta.items(lane.pool, model) for lane in lanes)
+    whole = max(lane.pool.spec.max_items for lane in lanes)
+    limit = min(quanta.items(lane.pool, model) for lane in lanes) if merge else whole
     groups: list[_Group] = []
     for w in waiting:
-        pieces = _pieces(w, limit) if merge else [w.part]
+        pieces = _pieces(w, limit)
         last = groups[-1] if groups else None
         if last and merge and not w.alone and len(pieces) == 1 and last.items + w.items <= limit:
             last.parts.append(w.part)

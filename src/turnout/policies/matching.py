@@ -18,6 +18,8 @@ from turnout.policies.batching import Lane
 
 Solve = Callable[[Any], tuple[Any, Any]]
 
+PURPOSE = "a policy that matches requests with replicas (turnout, which is the default, or kairos)"
+
 FAR = 1e6
 """A seat that cannot be taken costs this many times the dearest that can."""
 
@@ -31,7 +33,7 @@ def solver() -> Solve:
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
-        raise ExtraMissingError("scipy", "match", "matching requests with replicas") from error
+        raise ExtraMissingError("scipy", "match", PURPOSE) from error
     found: Solve = linear_sum_assignment
     return found
 

@@ -1,7 +1,8 @@
 """How large a batch should be: the most items that still leave room to wait for the replica.
 
 A larger batch is more efficient, and keeps its replica from everything that comes meanwhile. With a batch that takes
-about half of the deadline, a request can wait for one whole batch and still be in time.
+about half of the deadline, a request can wait for one whole batch and still be in time. Where a pool serves several
+models, it is the tightest deadline among those with traffic that counts: a batch of one must not cost another its own.
 """
 
 from __future__ import annotations
@@ -13,20 +14,29 @@ from turnout.core.policy import PoolView, View
 SHARE = 0.55
 """Share of the deadline that one batch may take; more than half, as waiting for a batch is on average half of one."""
 
+RECENT_S = 10.0
+"""A model has traffic if a request of it arrived in the last so many seconds."""
+
 
 class Quanta:
     """The batch sizes of one decision, each worked out when first asked for."""
 
-    __slots__ = ("_known", "_share", "_view")
+    __slots__ = ("_deadlines_s", "_known", "_share", "_view")
 
     def __init__(self, view: View, share: float = SHARE) -> None:
         """`share` of a model's deadline is what one batch may take."""
         self._view = view
         self._share = share
+        since_s = view.now_s - RECENT_S
+        self._deadlines_s = {
+            model: view.workloads[model].slo.deadline_s
+            for model, standing in view.standings.items()
+            if len(view.workloads) > 1 and standing.recent_at_s and standing.recent_at_s[-1] >= since_s
+        }
         self._known: dict[tuple[str, str], int] = {}
 
     def items(self, pool: PoolView, model: str) -> int:
-        """The largest batch of `model` on `pool` within the share of the deadline; `max_items` if there is none."""
+        """The largest batch of `model` on `pool` within its share of the deadline; `max_items` if one item is late."""
         key = (pool.spec.name, model)
         known = self._known.get(key)
         if known is None:
@@ -34,8 +44,18 @@ class Quanta:
         return known
 
     def _largest(self, pool: PoolView, model: str) -> int:
-        largest = pool.spec.max_items
-        limit_s = self._share * self._view.workloads[model].slo.deadline_s
-        if pool.p99_s(model, largest) <= limit_s:
-            return largest
-        return bisect_left(range(1, largest), x=True, key=lambda n: pool.p99_s(model, n) > limit_s) or largest
+        own_s = self._view.workloads[model].slo.deadline_s
+        tightest_s = min([own_s, *(self._deadlines_s[m] for m in pool.spec.models if m in self._deadlines_s)])
+        return (
+            _within(self._share * tightest_s, pool, model)
+            or _within(self._share * own_s, pool, model)
+            or (pool.spec.max_items)
+        )
+
+
+def _within(limit_s: float, pool: PoolView, model: str) -> int:
+    """The most items of a batch that is done within `limit_s`; 0 if one is too many."""
+    largest = pool.spec.max_items
+    if pool.p99_s(model, largest) <= limit_s:
+        return largest
+    return bisect_left(range(1, largest), x=True, key=lambda n: pool.p99_s(model, n) > limit_s)

@@ -1,7 +1,7 @@
 """A static rule: the size, the deadline and the model's weights decide, whatever the load. What many teams start from.
 
 Batches below 8 go to the CPU, above 256 to the GPU; then deadlines under 50 ms to the CPU, models over 10 billion
-weights to the GPU, and the rest to the CPU. Where only one side serves a model, that side takes everything.
+weights to the GPU, and the rest to the CPU. What one side cannot take, the other does.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 from numpy.random import Generator
 
-from turnout.core.policy import Choice, Policy, PoolView, View, Waiting
-from turnout.core.workload import Workload
-from turnout.policies.batching import finish, greedy, one_sided
+from turnout.core.policy import Choice, Policy, View, Waiting
+from turnout.policies.batching import finish, greedy
+from turnout.policies.sides import sided
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,20 +29,15 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
 def policy(params: Params) -> Policy:
     """The policy; it keeps no state and draws no randomness."""
 
-    def accelerated(waiting: Waiting, workload: Workload) -> bool:
-        if waiting.items < params.small:
-            return False
-        if waiting.items > params.large:
-            return True
-        return waiting.deadline_s - waiting.arrived_s >= params.tight_s and workload.weights > params.weights
-
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-        forced = one_sided(view)
+        def accelerated(waiting: Waiting) -> bool:
+            if waiting.items < params.small:
+                return False
+            if waiting.items > params.large:
+                return True
+            large = view.workloads[waiting.model].weights > params.weights
+            return large and waiting.deadline_s - waiting.arrived_s >= params.tight_s
 
-        def allow(waiting: Waiting, pool: PoolView) -> bool:
-            wants = accelerated(waiting, view.workloads[waiting.model])
-            return waiting.model in forced or wants == (pool.spec.device != "cpu")
-
-        return greedy(view, finish, allow), state
+        return greedy(view, finish, sided(view, accelerated)), state
 
     return decide

@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 from numpy.random import Generator
 
-from turnout.core.policy import Choice, Policy, PoolView, View, Waiting
-from turnout.policies.batching import finish, greedy, one_sided
+from turnout.core.policy import Choice, Policy, View, Waiting
+from turnout.policies.batching import finish, greedy
 from turnout.policies.quanta import SHARE
+from turnout.policies.sides import sided
 
 GRID = {"items": (32, 64, 100, 128, 150, 200, 256, 300, 400, 512, 600)}
 """Values that `turnout fit` tries."""
@@ -31,14 +32,12 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def policy(params: Params) -> Policy:
-    """The policy for this threshold; where only one side serves a model, that side takes everything."""
+    """The policy for this threshold; what one side cannot take, the other does."""
+
+    def accelerated(waiting: Waiting) -> bool:
+        return waiting.items >= params.items
 
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-        forced = one_sided(view)
-
-        def allow(waiting: Waiting, pool: PoolView) -> bool:
-            return waiting.model in forced or (waiting.items >= params.items) == (pool.spec.device != "cpu")
-
-        return greedy(view, finish, allow, params.share), state
+        return greedy(view, finish, sided(view, accelerated), params.share), state
 
     return decide

@@ -7,13 +7,15 @@ has done as many quanta as end before it. Counting parts of batches instead lets
 be small to be in time, which makes them inefficient, and the queue collapses.
 
 What stands back is not dropped. It runs as soon as nothing else needs the replica, and is refused by the router when
-no replica can finish it any more.
+no replica can finish it any more. A request that could not be done in time even if it were alone stands back without
+the others: one model whose batches take long must not send back those of another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
+from math import inf
 
 from turnout.core.policy import Waiting
 from turnout.policies.batching import Lane
@@ -21,6 +23,9 @@ from turnout.policies.quanta import Quanta
 
 Paces = list[tuple[float, float, float]]
 """Of each lane: when it is free, seconds per quantum, and what a quantum of it is of the fleet's work, in seconds."""
+
+ROUNDING = 1.0 + 1e-9
+"""Seconds that were added up in different orders are the same up to this."""
 
 
 def triage(
@@ -41,9 +46,6 @@ def triage(
         if known is None:
             known = models[w.model] = _paces(w.model, lanes, quanta)
         per_item_s, paces = known
-        seconds = w.items * per_item_s
-        work += seconds
-        heappush(largest, (-seconds, w.rid, w.start))
         if w.deadline_s != deadline_s or w.model != model:
             deadline_s, model = w.deadline_s, w.model
             done = trust * sum(
@@ -51,7 +53,13 @@ def triage(
                 for free_s, batch_s, worth_s in paces
                 if free_s < deadline_s
             )
-        while work > done * 1.000000001:
+        seconds = w.items * per_item_s
+        if seconds > done * ROUNDING:
+            back.add((w.rid, w.start))
+            continue
+        work += seconds
+        heappush(largest, (-seconds, w.rid, w.start))
+        while work > done * ROUNDING:
             seconds, rid, start = heappop(largest)
             work += seconds
             back.add((rid, start))
@@ -59,11 +67,11 @@ def triage(
 
 
 def _paces(model: str, lanes: Sequence[Lane], quanta: Quanta) -> tuple[float, Paces]:
-    """Seconds of the fleet per item of `model`, and the lanes' paces."""
+    """Seconds of the fleet per item of `model`, infinite if no lane serves it, and the lanes' paces."""
     found = []
     for lane in lanes:
         if lane.pool.serves(model):
             items = quanta.items(lane.pool, model)
             found.append((lane.free_s, lane.pool.mean_s(model, items), items))
-    per_item_s = 1.0 / sum(items / batch_s for _, batch_s, items in found) if found else 0.0
+    per_item_s = 1.0 / sum(items / batch_s for _, batch_s, items in found) if found else inf
     return per_item_s, [(free_s, batch_s, items * per_item_s) for free_s, batch_s, items in found]

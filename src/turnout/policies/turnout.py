@@ -8,20 +8,22 @@
   of them would cost several others their deadline.
 - *Deficit*: while more is missed than the objective allows, the cheaper machines are trusted with less.
 - *Single requests* (`matching`, `shadow`): what may not share a batch is matched with replicas all at once, at the
-  shadow prices of the pools.
+  shadow prices of the pools; replicas that are idle then take what can only be late, or in time when it is cut.
 - *Exploration*: a small share of decisions takes the second choice where that is safe, to keep predictions honest.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from math import ceil, inf
 from typing import Any
 
 from msgspec import Struct
 from numpy.random import Generator
 
 from turnout.core.events import Option, Why
-from turnout.core.policy import Choice, Hold, Policy, Run, View, Waiting
+from turnout.core.policy import Choice, Hold, Policy, PoolView, Run, View, Waiting
 from turnout.policies.batching import Lane, Queue, lanes_of, queues, serve
 from turnout.policies.matching import Solve, assign, solver
 from turnout.policies.quanta import SHARE, Quanta
@@ -60,14 +62,17 @@ def policy(params: Params) -> Policy:
         lanes, quanta = lanes_of(view), Quanta(view, params.share)
         choices: list[Choice] = []
         single = [w for w in view.waiting if not view.workloads[w.model].mergeable]
+        left: list[Waiting] = []
         if single:
             state = _priced(view, state)
-            choices += _match(view, single, lanes, state["price"], solve)
+            choices, left = _match(view, single, lanes, state["price"], solve)
         merged = [w for w in view.waiting if view.workloads[w.model].mergeable] if single else view.waiting
         if merged and params.explore_share and rng.random() < params.explore_share and _in_credit(view):
             choices += serve(view, queues(view, merged), lanes, _second, quanta)
         elif merged:
             choices += _spill(view, merged, lanes, quanta)
+        if left:
+            choices += serve(view, queues(view, left), lanes, _cost, quanta)
         return choices, state
 
     return decide
@@ -78,11 +83,13 @@ def _spill(view: View, waiting: Sequence[Waiting], lanes: Sequence[Lane], quanta
     levels = _levels(view, waiting[0].model, lanes, quanta)
     choices: list[Choice] = []
     for depth, level in enumerate(levels[:-1], start=1):
-        back = triage(waiting, level, quanta, _trust(view))
-        found = queues(view, [w for w in waiting if (w.rid, w.start) not in back])
+        able = _able(waiting, level)
+        back = triage(able, level, quanta, _trust(view))
+        kept = {(w.rid, w.start) for w in able}.difference(back)
+        found = queues(view, [w for w in waiting if (w.rid, w.start) in kept])
         choices += serve(view, found, level, _cost, quanta)
         choices += _holds(view, found, [lane for above in levels[depth:] for lane in above])
-        waiting = [w for w in waiting if (w.rid, w.start) in back]
+        waiting = [w for w in waiting if (w.rid, w.start) not in kept]
         if not waiting:
             return choices
     back = triage(waiting, levels[-1], quanta) if len(waiting) > 1 else ()
@@ -105,6 +112,27 @@ def _levels(view: View, model: str, lanes: Sequence[Lane], quanta: Quanta) -> li
     if len(set(price.values())) == 1:
         return [list(lanes)]
     return [[lane for lane in lanes if price[lane.pool.spec.name] == p] for p in sorted(set(price.values()))]
+
+
+def _able(waiting: Sequence[Waiting], level: Sequence[Lane]) -> list[Waiting]:
+    """What some lane of this level can take and finish in time, in as many pieces as it may still be cut into."""
+    firsts: dict[str, tuple[PoolView, float]] = {}
+    for lane in level:
+        name = lane.pool.spec.name
+        firsts[name] = lane.pool, min(lane.free_s, firsts[name][1] if name in firsts else inf)
+
+    def reached(w: Waiting) -> bool:
+        items = ceil(w.items / (w.ranges_left + 1))
+        nbytes = w.nbytes * items // w.items
+        return any(
+            pool.serves(w.model)
+            and name not in w.barred
+            and items <= pool.spec.max_items
+            and free_s + pool.p99_s(w.model, items, nbytes) <= w.deadline_s
+            for name, (pool, free_s) in firsts.items()
+        )
+
+    return [w for w in waiting if reached(w)]
 
 
 def _trust(view: View) -> float:
@@ -132,28 +160,54 @@ def _holds(view: View, found: Sequence[Queue], above: Sequence[Lane]) -> list[Ch
 
 def _match(
     view: View, single: Sequence[Waiting], lanes: list[Lane], price: dict[str, float], solve: Solve
-) -> list[Choice]:
-    """Match single requests with lanes; only those whose lane has a slot now are run."""
-    pairs = assign(solve, single[: WINDOW * len(lanes)], lanes, price, now_s=view.now_s, seats=SEATS)
+) -> tuple[list[Choice], list[Waiting]]:
+    """Match single requests with lanes, run those whose lane has a slot now, and say which are not for matching.
+
+    Those are what cannot be in time whole and alone: it is served late where the model asks for that, or is cut where
+    it may be, on lanes that are idle then.
+    """
+    overdue = bisect_right(single, view.now_s, key=lambda w: w.deadline_s)
+    timely = single[overdue : overdue + WINDOW * len(lanes)]
+    pairs = dict(assign(solve, timely, lanes, price, now_s=view.now_s, seats=SEATS)) if timely else {}
+    left = [
+        w
+        for i, w in enumerate(timely)
+        if i not in pairs
+        and (w.ranges_left or view.workloads[w.model].late == "serve")
+        and not any(_in_time(w, lane) for lane in lanes)
+    ]
     choices: list[Choice] = []
-    for i, j in pairs:
-        w, lane = single[i], lanes[j]
-        if lane.slots_left > 0:
-            lane.slots_left -= 1
-            mean_s, p99_s = lane.pool.mean_s(w.model, w.items, w.nbytes), lane.pool.p99_s(w.model, w.items, w.nbytes)
-            option = Option(
-                pool=lane.pool.spec.name,
-                replica=lane.replica,
-                items=w.items,
-                start_s=lane.free_s,
-                mean_s=mean_s,
-                p99_s=p99_s,
-                marginal_usd=lane.pool.marginal_usd(mean_s, w.nbytes),
-                list_usd=lane.pool.price.list_usd(mean_s),
-                feasible=p99_s <= w.deadline_s - lane.free_s,
-            )
-            choices.append(Run(parts=(w.part,), replica=lane.replica, why=Why(binding="matching", options=(option,))))
-    return choices
+    for i, j in pairs.items():
+        if lanes[j].slots_left > 0:
+            choices.append(_alone(timely[i], lanes[j]))
+    return choices, [*single[:overdue], *left]
+
+
+def _in_time(w: Waiting, lane: Lane) -> bool:
+    """Whether this lane would finish the whole request in time, on average."""
+    pool = lane.pool
+    if not pool.serves(w.model) or w.items > pool.spec.max_items or pool.spec.name in w.barred:
+        return False
+    return lane.free_s + pool.mean_s(w.model, w.items, w.nbytes) <= w.deadline_s
+
+
+def _alone(w: Waiting, lane: Lane) -> Run:
+    """Run a request as a batch of its own, and take the slot."""
+    mean_s, p99_s = lane.pool.mean_s(w.model, w.items, w.nbytes), lane.pool.p99_s(w.model, w.items, w.nbytes)
+    option = Option(
+        pool=lane.pool.spec.name,
+        replica=lane.replica,
+        items=w.items,
+        start_s=lane.free_s,
+        mean_s=mean_s,
+        p99_s=p99_s,
+        marginal_usd=lane.pool.marginal_usd(mean_s, w.nbytes),
+        list_usd=lane.pool.price.list_usd(mean_s),
+        feasible=p99_s <= w.deadline_s - lane.free_s,
+    )
+    lane.slots_left -= 1
+    lane.free_s += mean_s
+    return Run(parts=(w.part,), replica=lane.replica, why=Why(binding="matching", options=(option,)))
 
 
 def _priced(view: View, state: Any) -> dict[str, Any]:

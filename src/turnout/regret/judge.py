@@ -17,7 +17,6 @@ from turnout.errors import ConfigError
 from turnout.regret import floor, runs
 from turnout.regret.artefact import HOPELESS, Calibration, Line, Series, Split, Tried
 from turnout.regret.floor import Floor
-from turnout.regret.idle import latencies
 from turnout.regret.own import Own
 from turnout.regret.runs import Outcome, Params
 from turnout.regret.search import Search
@@ -344,7 +343,7 @@ def _limits(ask: _Ask, most: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _work(traffic: Traffic, own: Own, *, merged: bool) -> Floats:
-    return floor.work(traffic, own.pools, latencies(own), merged=merged)
+    return floor.work(traffic, own.pools, own.latencies, merged=merged)
 
 
 def _bound(ask: _Ask, cuts: Floor) -> Line:

@@ -75,6 +75,11 @@ class Own:
         return self.head.fleet.pools
 
     @property
+    def latencies(self) -> Latency:
+        """The latency models by (pool, model)."""
+        return {(pool, w.name): model for w in self.head.models for pool, model in w.latency.items()}
+
+    @property
     def attainment(self) -> float:
         """The share that has to be in time: the strictest of all models."""
         return max(w.slo.attainment for w in self.head.models)

@@ -9,7 +9,6 @@ import numpy as np
 from turnout.core.fleet import PoolSpec
 from turnout.core.latency import LatencyModel
 from turnout.regret.artefact import Crossover, Curve
-from turnout.regret.idle import latencies
 from turnout.regret.own import Own
 from turnout.regret.traffic import Traffic
 
@@ -19,7 +18,7 @@ POINTS = 60
 
 def curves(own: Own, traffic: Traffic) -> tuple[Curve, ...]:
     """Mean seconds by size, up to the largest request of the traffic."""
-    models = latencies(own)
+    models = own.latencies
     found = []
     for pool in own.pools:
         for name in traffic.log.models:
@@ -39,7 +38,7 @@ def _sizes(traffic: Traffic, *pools: PoolSpec) -> tuple[int, ...]:
 
 def crossovers(own: Own, traffic: Traffic) -> tuple[Crossover, ...]:
     """For each model and pair of pools, from which size on the one is faster and cheaper, if it is not from 1 on."""
-    models = latencies(own)
+    models = own.latencies
     found = []
     for name in traffic.log.models:
         for pool, than in permutations([p for p in own.pools if (p.name, name) in models], 2):

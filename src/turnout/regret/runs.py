@@ -32,10 +32,6 @@ AS_RECORDED = "as recorded"
 """Name of the policy that sends each request to where the log says."""
 
 
-class _EnoughError(Exception):
-    """The run has missed more than it may."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One run: its account, and which requests (n,) were in time. `stopped` is that it ended early, being too bad."""
@@ -143,23 +139,15 @@ def _run(
     """One simulation, with each request's fate."""
     due_s = (traffic.log.at_s + traffic.deadline_s).tolist()
     met = np.zeros(len(traffic), dtype=np.bool_)
-    limit = len(traffic) if most_missed is None else most_missed
-    missed = 0
 
     def observe(event: Event, actions: Sequence[Action]) -> None:
-        nonlocal missed
         for action in actions:
             if isinstance(action, ev.Reply) and event.at_s <= due_s[action.rid]:
                 met[action.rid] = True
-            elif isinstance(action, ev.Reply | ev.Reject):
-                missed += 1
-                if missed > limit:
-                    raise _EnoughError
 
     head = replace(head, at_s=float(traffic.log.at_s[0]))
-    try:
-        summary = simulate.run(head, traffic.arrivals(chosen), draws, load_policy, observe=observe)
-    except _EnoughError:
+    summary = simulate.run(head, traffic.arrivals(chosen), draws, load_policy, observe=observe, max_missed=most_missed)
+    if summary.stopped_early:
         return Outcome(summary=None, met=met, stopped=True)
     unmet = int((~met).sum())  # also those that the policy left waiting to the end
     return Outcome(summary=summary, met=met, stopped=most_missed is not None and unmet > most_missed)

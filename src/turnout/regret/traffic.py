@@ -13,6 +13,7 @@ import numpy as np
 
 from turnout.core import events as ev
 from turnout.core.latency import quantile
+from turnout.core.trace import Trace
 from turnout.core.workload import Workload
 from turnout.traces.access import AccessLog
 from turnout.traces.access.log import Bools, Floats
@@ -31,6 +32,19 @@ class Traffic:
     log: AccessLog
     deadline_s: Floats
     max_parts: int
+
+    @property
+    def trace(self) -> Trace:
+        """The requests without their fates."""
+        log = self.log
+        return Trace(
+            at_s=log.at_s,
+            items=log.items,
+            model=log.model,
+            models=log.models,
+            source=log.source,
+            deadline_s=self.deadline_s,
+        )
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cyclopts import App
 
-from turnout import cli_regret
+from turnout.cli import app
 from turnout.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +19,6 @@ ASKED = ["--from", str(EXAMPLE), "--price", "gpu=0.526,cpu=0.17", "--slo-ms", "1
 
 def called(*flags):
     """Run the command as the program would, raising what it raises."""
-    app = App()
-    cli_regret.register(app)
     app(["regret", *flags], exit_on_error=False, result_action="return_value")
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import App, Parameter
-
-
-def register(app: App) -> None:
-    """Add the command to `app`."""
-    app.command(fit)
+from turnout.cli.flags import Switch
+from turnout.cli.terminal import answer
 
 
 def fit(
@@ -22,8 +17,8 @@ def fit(
     /,
     *,
     out: Path | None = None,
-    ignore_truncated_tail: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    ignore_truncated_tail: Switch = False,
+    json: Switch = False,
 ) -> None:
     """Refit latency models and the policy's parameters from a recorded log, and say what that would have changed.
 
@@ -36,10 +31,8 @@ def fit(
         ignore_truncated_tail: Read a log that a crash cut off, without its last event.
         json: Print one JSON document.
     """
-    from rich.console import Console
-
     from turnout import fit as verb
-    from turnout import policies, simulate, store
+    from turnout import policies, simulate
     from turnout.fit.text import show
 
     fitted, profiles = verb.run(
@@ -51,12 +44,7 @@ def fit(
         ignore_truncated_tail=ignore_truncated_tail,
     )
     written = verb.save(fitted, profiles, out) if out else []
-    if json:
-        sys.stdout.write(store.encode(fitted).decode())
-    else:
-        show(fitted, Console(width=None if sys.stdout.isatty() else 140))
-    for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+    answer(fitted, show, json=json, written=written)
 
 
 def _grid(policy: str) -> Mapping[str, Sequence[Any]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from cyclopts import App
 
 from tests.fleets import configured
 from tests.simulate.test_study import CONFIG
-from turnout import cli_simulate, policies, simulate, telemetry
+from turnout import policies, simulate, telemetry
+from turnout.cli import app
 from turnout.core import events as ev
 from turnout.core.trace import make
 from turnout.errors import ArtefactError, CheckFailedError, ConfigError
@@ -22,8 +22,6 @@ MOONCAKE = '{{"timestamp": {}, "input_length": {}, "output_length": 2}}\n'
 
 def typed(*words):
     """Run the command with these words."""
-    app = App(name="turnout")
-    cli_simulate.register(app)
     app(["simulate", *words], exit_on_error=False, result_action="return_value")
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
+from turnout.cli import flags
+from turnout.cli.flags import Many, Switch
+from turnout.cli.terminal import answer, progress
 from turnout.errors import ConfigError
-
-Many = Annotated[tuple[str, ...], Parameter(negative=())]
-Switch = Annotated[bool, Parameter(negative=())]
 
 COUNT = 20_000
 """Requests that a law draws where nothing is said."""
@@ -65,11 +63,6 @@ class TrafficFlags:
     """MODEL=SHARE,… of requests, where the config has several models and the trace does not name them."""
 
 
-def register(app: App) -> None:
-    """Add the command to `app`."""
-    app.command(simulate)
-
-
 def simulate(
     config: Path | None = None,
     /,
@@ -104,39 +97,25 @@ def simulate(
         out: Folder for simulated.json and report.html.
         json: Print one JSON document.
     """
-    from rich.console import Console
-
-    from turnout import store
     from turnout.simulate import study
     from turnout.simulate.text import show
 
     given = _given(config, runs)
     options = _options(given, seeds, tail, fault, extrapolate=extrapolate, max_missed=max_missed, jobs=jobs)
-    chosen = study.contenders(tuple(filter(None, policy.split(","))), _toml(params), given)
-    with _Progress() as progress:
-        found = study.study(given, _source(load, given), chosen, options, now=datetime.now(UTC), progress=progress)
-    written = study.save(found, out) if out else []
-    if json:
-        sys.stdout.write(store.encode(found).decode())
-    else:
-        show(found, Console(width=None if sys.stdout.isatty() else 160))
-    for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+    chosen = study.contenders(tuple(filter(None, policy.split(","))), flags.toml("--params", params), given)
+    with progress() as told:
+        found = study.study(given, _source(load, given), chosen, options, now=datetime.now(UTC), progress=told)
+    answer(found, show, json=json, written=study.save(found, out) if out else [], width=160)
 
 
 def _given(path: Path | None, runs: FleetFlags) -> Any:
     """Fleet, models and service times."""
     from turnout.simulate import given
 
-    if runs.slo_ms is not None and runs.slo_ms <= 0.0:
-        raise ConfigError(f"--slo-ms {runs.slo_ms:g} is not positive")
-    if runs.attainment is not None and not 0.0 < runs.attainment <= 1.0:
-        raise ConfigError(f"--attainment {runs.attainment:g} is not above 0 and at most 1")
+    asked = flags.objective(runs.slo_ms, runs.attainment)
     if runs.max_parts is not None and runs.max_parts < 1:
         raise ConfigError(f"--max-parts {runs.max_parts} is not at least 1")
-    slo = {"deadline_s": None if runs.slo_ms is None else runs.slo_ms / 1e3, "attainment": runs.attainment}
-    asked = {name: value for name, value in slo.items() if value is not None}
-    prices = {name: _amount("--price", text) for name, text in _pairs("--price", runs.price)}
+    prices = flags.prices(runs.price)
     if path is not None:
         if runs.model or runs.fleet:
             raise ConfigError("a config says what serves: leave out --model and --fleet")
@@ -145,8 +124,7 @@ def _given(path: Path | None, runs: FleetFlags) -> Any:
         raise ConfigError(
             "say what serves: a config of turnout serve, or --model rm2 --fleet g4dn.xlarge=2,r5n.large=9"
         )
-    counts = {name: _count("--fleet", text) for name, text in _pairs("--fleet", runs.fleet)}
-    return given.from_published(runs.model, counts, asked, prices, runs.max_parts)
+    return given.from_published(runs.model, flags.counts("--fleet", runs.fleet), asked, prices, runs.max_parts)
 
 
 def _source(load: TrafficFlags, given: Any) -> Any:
@@ -159,7 +137,9 @@ def _source(load: TrafficFlags, given: Any) -> Any:
     if load.count is not None and load.count < 1:
         raise ConfigError(f"--count {load.count} is not at least 1")
     sizes = laws.parse_sizes(load.sizes) if load.sizes else None
-    mix = {name: _amount("--mix", text) for name, text in _pairs("--mix", load.mix)}
+    mix = {name: flags.amount("--mix", text, "a share") for name, text in flags.pairs("--mix", load.mix)}
+    if not all(mix.values()):
+        raise ConfigError("--mix: a share of 0 is none: leave the model out")
     if load.trace is None:
         if load.window or load.rate is None or sizes is None:
             raise ConfigError("say what arrives: --trace FILE, or --rate REQUESTS_PER_SECOND and --sizes LAW")
@@ -223,38 +203,6 @@ def _options(
     )
 
 
-class _Progress:
-    """A line of progress on stderr, only where a person watches it."""
-
-    def __enter__(self) -> Any:
-        """Start the line; returns what is to be called with (what, share done)."""
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description:<40}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
-        self._bar.start()
-        task = self._bar.add_task("starting", total=1.0)
-        return lambda what, share: self._bar.update(task, description=what, completed=share)
-
-    def __exit__(self, *_raised: object) -> None:
-        """Clear the line."""
-        self._bar.stop()
-
-
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--params {text!r} is not TOML, such as 'items = 64': {error}") from None
-
-
 def _window(text: str) -> tuple[float, float] | None:
     """FROM-UNTIL in seconds."""
     if not text:
@@ -263,26 +211,3 @@ def _window(text: str) -> tuple[float, float] | None:
     if found is None or int(found[1]) >= int(found[2]):
         raise ConfigError(f"--window {text!r} is not FROM-UNTIL in whole seconds, such as 3600-7200")
     return float(found[1]), float(found[2])
-
-
-def _pairs(flag: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE,… of a flag that may be repeated."""
-    found = []
-    for text in (part.strip() for whole in texts for part in whole.split(",")):
-        name, _, value = text.partition("=")
-        if not name or not value:
-            raise ConfigError(f"{flag} {text!r} is not NAME=VALUE")
-        found.append((name, value))
-    return found
-
-
-def _count(flag: str, text: str) -> int:
-    if not re.fullmatch("[0-9]{1,4}", text):
-        raise ConfigError(f"{flag}: {text!r} is not a number of replicas")
-    return int(text)
-
-
-def _amount(flag: str, text: str) -> float:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?|\.[0-9]+", text) or (flag == "--mix" and float(text) == 0.0):
-        raise ConfigError(f"{flag}: {text!r} is not an amount such as 0.5")
-    return float(text)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
+from turnout.cli import flags
+from turnout.cli.flags import Many, Switch
+from turnout.cli.terminal import answer, progress
 from turnout.errors import ConfigError
-
-Many = Annotated[tuple[str, ...], Parameter(negative=())]
-Switch = Annotated[bool, Parameter(negative=())]
 
 
 @Parameter(name="*")
@@ -52,11 +49,6 @@ class FleetFlags:
     """POOL=N,…: the most replicas that the best fleet may have."""
 
 
-def register(app: App) -> None:
-    """Add the command to `app`."""
-    app.command(regret)
-
-
 def regret(
     *,
     log: LogFlags,
@@ -76,22 +68,14 @@ def regret(
         out: Folder for regret.json and report.html.
         json: Print one JSON document.
     """
-    from rich.console import Console
-
     from turnout import regret as verb
-    from turnout import store
     from turnout.regret.text import show
 
     traffic, own = _asked(log, runs, slo_ms, attainment)
-    most = {name: _count("--max-replicas", text) for name, text in _pairs("--max-replicas", runs.max_replicas)}
-    found = verb.run(traffic, own, now=datetime.now(UTC), most=most)
-    written = verb.save(found, out) if out else []
-    if json:
-        sys.stdout.write(store.encode(found).decode())
-    else:
-        show(found, Console(width=None if sys.stdout.isatty() else 140))
-    for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+    most = flags.counts("--max-replicas", runs.max_replicas)
+    with progress() as told:
+        found = verb.run(traffic, own, now=datetime.now(UTC), most=most, progress=told)
+    answer(found, show, json=json, written=verb.save(found, out) if out else [])
 
 
 def _asked(log: LogFlags, runs: FleetFlags, slo_ms: float | None, attainment: float | None) -> Any:
@@ -99,11 +83,7 @@ def _asked(log: LogFlags, runs: FleetFlags, slo_ms: float | None, attainment: fl
     from turnout.regret import own, traffic, turnout_log
     from turnout.traces import access
 
-    if slo_ms is not None and slo_ms <= 0.0:
-        raise ConfigError(f"--slo-ms {slo_ms:g} is not positive")
-    if attainment is not None and not 0.0 < attainment <= 1.0:
-        raise ConfigError(f"--attainment {attainment:g} is not above 0 and at most 1")
-    objective = own.Objective(deadline_s=None if slo_ms is None else slo_ms / 1e3, attainment=attainment)
+    objective = own.Objective(**flags.objective(slo_ms, attainment))
     if turnout_log.is_turnout_log(log.from_):
         if runs.fleet or runs.published or runs.price:
             raise ConfigError("a log of turnout serve says what was run: leave out --fleet, --published and --price")
@@ -117,15 +97,14 @@ def _served(runs: FleetFlags, table: Any, objective: Any) -> Any:
     """What is run: a config, published tables, or what the log itself shows."""
     from turnout.regret import own
 
-    patterns = dict(_pairs("--backend", runs.backend))
-    prices = {name: _usd(text) for name, text in _pairs("--price", runs.price)}
+    patterns = dict(flags.pairs("--backend", runs.backend))
+    prices = flags.prices(runs.price)
     files = [text for text in runs.fleet if text.endswith(".toml")]
     if files:
         if len(runs.fleet) > 1 or runs.published or prices:
             raise ConfigError("--fleet FILE says all of what is run: leave out --published, --price and other --fleet")
         return own.from_config(Path(files[0]), table, objective, patterns)
-    counts = {name: _count("--fleet", text) for name, text in _pairs("--fleet", runs.fleet)}
-    said = own.Said(counts=counts, prices=prices, patterns=patterns)
+    said = own.Said(counts=flags.counts("--fleet", runs.fleet), prices=prices, patterns=patterns)
     if runs.published:
         return own.from_published(runs.published, said, table, objective)
     if not prices:
@@ -135,26 +114,3 @@ def _served(runs: FleetFlags, table: Any, objective: Any) -> Any:
             "see docs/regret.md"
         )
     return own.from_log(said, table, objective)
-
-
-def _pairs(flag: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE,… of a flag that may be repeated."""
-    found = []
-    for text in (part.strip() for whole in texts for part in whole.split(",")):
-        name, _, value = text.partition("=")
-        if not name or not value:
-            raise ConfigError(f"{flag} {text!r} is not NAME=VALUE")
-        found.append((name, value))
-    return found
-
-
-def _count(flag: str, text: str) -> int:
-    if not re.fullmatch("[0-9]{1,4}", text):
-        raise ConfigError(f"{flag}: {text!r} is not a number of replicas")
-    return int(text)
-
-
-def _usd(text: str) -> float:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?|\.[0-9]+", text):
-        raise ConfigError(f"--price: {text!r} is not an amount in dollars an hour, such as 0.526")
-    return float(text)
