@@ -37,13 +37,17 @@ POLICIES = (
     "turnout", "kairos", "earliest", "threshold", "static", "cheapest", "batch-spill", "least-headroom", "queue-depth",
     "two-choices", "fcfs", "cpu-only", "gpu-only",
 )  # fmt: skip
+SINGLE_POLICIES = ("turnout", *PUBLISHED)
 
-TUNING_COUNT = 8_000
+TUNING_COUNT = 6_000
 
 FAR = 0.85
 """A policy whose rate on the training trace is below this share of ours is searched for with less precision."""
 
 FAR_PRECISION = 0.02
+
+NEAR_STEP = 0.01
+"""First step of a search that begins at the rate held on another trace."""
 
 REPRODUCED_SEEDS = 2
 """Seeds of the reproduction, which has no verdict."""
@@ -57,10 +61,15 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     models: tuple[str, ...] = MODELS
     policies: tuple[str, ...] = POLICIES
+    single_policies: tuple[str, ...] = SINGLE_POLICIES
     count: int = 30_000
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
     tuning_count: int = TUNING_COUNT
     clairvoyant: bool = True
+
+    def contenders(self, regime: Regime) -> tuple[str, ...]:
+        """Who runs in a regime."""
+        return self.policies if regime.merge else self.single_policies
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -87,7 +96,7 @@ def rates(model: str, policy: str, regime: Regime, own: Tuned, plan: Plan) -> li
     run = replace(_run(model, policy, regime, own.rate_per_s), params=own.params, count=plan.count)
     held: list[float] = []
     for seed in plan.seeds if regime.refuse else plan.seeds[:REPRODUCED_SEEDS]:
-        held.append(highest_rate(replace(run, seed=seed), own.precision))
+        held.append(highest_rate(replace(run, seed=seed), own.precision, NEAR_STEP))
         run = replace(run, rate_per_s=held[-1] or run.rate_per_s)
     return held
 
@@ -149,7 +158,7 @@ def section(plan: Plan, workers: Workers) -> dict[str, Any]:
         held = found[model, policy, regime.name].rates_per_s
         return interval([rate / bound[model, s][which] for rate, s in zip(held, plan.seeds, strict=True)])
 
-    single = {m: {p: shares(m, p, regimes["single"], "b1") for p in plan.policies} for m in plan.models}
+    single = {m: {p: shares(m, p, regimes["single"], "b1") for p in plan.single_policies} for m in plan.models}
     shared = {m: {p: shares(m, p, regimes["shared"], "b2") for p in plan.policies} for m in plan.models}
     verdicts = {
         name: {m: _verdict(m, regime, found, plan) for m in plan.models}
@@ -179,7 +188,7 @@ def _found(plan: Plan, workers: Workers) -> Found:
     cells = [
         (model, policy, regime)
         for regime in (SHARED, SINGLE, SERVED_LATE)
-        for policy in plan.policies
+        for policy in plan.contenders(regime)
         for model in plan.models
         if regime is not SERVED_LATE or policy in PUBLISHED
     ]
@@ -200,7 +209,7 @@ def _verdict(model: str, regime: Regime, found: Found, plan: Plan) -> dict[str, 
     """Ours against each other policy: the paired relative difference of rates, and whether it is won, lost or tied."""
     ours = found[model, "turnout", regime.name].rates_per_s
     rows: dict[str, dict[str, Any]] = {}
-    for policy in plan.policies:
+    for policy in plan.contenders(regime):
         if policy == "turnout":
             continue
         theirs = found[model, policy, regime.name].rates_per_s
@@ -235,7 +244,7 @@ def _reproduced(model: str, found: Found, plan: Plan) -> dict[str, Any]:
             "served_late": _mean(found[model, policy, SERVED_LATE.name].rates_per_s) / PUBLISHED_B1[model],
             "refused": _mean(found[model, policy, SINGLE.name].rates_per_s) / PUBLISHED_B1[model],
         }
-        for policy in plan.policies
+        for policy in plan.single_policies
         if policy in PUBLISHED
     }
 

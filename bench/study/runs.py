@@ -28,7 +28,7 @@ MISS = 0.01
 """Share of requests that may be missed."""
 
 STEP = 0.04
-"""Relative step of the search for a rate until it is bracketed."""
+"""First relative step of the search for a rate, until it is bracketed."""
 
 PRECISION = 0.004
 """Relative width to which a rate is narrowed down."""
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One policy on one fleet (CPU and GPU replicas) under one model's traffic."""
+    """One policy on one fleet (CPU and GPU replicas) under one model's traffic; `slow` times the published times."""
 
     model: str
     policy: str
@@ -49,6 +49,7 @@ class Run(Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     fleet: tuple[int, int] = FIXED
     cv: float = 1.0
+    slow: float = 1.0
 
 
 def simulated(run: Run, *, max_missed: int | None = None, observe: simulate.Observe | None = None) -> Summary:
@@ -56,11 +57,12 @@ def simulated(run: Run, *, max_missed: int | None = None, observe: simulate.Obse
     trace = setting.traffic(run.model, run.count, run.seed, run.cv).at_rate(run.rate_per_s)
     cpu, gpu = run.fleet
     pools = [setting.pool(CPU, [run.model], cpu), setting.pool(GPU, [run.model], gpu)]
-    model = setting.workload(run.model, run.regime, run.deadline_s)
+    told = {i: setting.latency(run.model, i, run.slow) for i in (CPU, GPU)}
+    model = setting.workload(run.model, run.regime, run.deadline_s, told)
     return simulate.run(
         setting.configured(pools, [model], run.policy, run.params, run.seed),
         arrivals(trace, {run.model: run.deadline_s}, run.regime.parts),
-        {(i, run.model): setting.draw(run.model, i) for i in (CPU, GPU)},
+        {(i, run.model): setting.draw(run.model, i, run.slow) for i in (CPU, GPU)},
         baselines.load,
         observe=observe,
         max_missed=max_missed,
@@ -73,14 +75,14 @@ def met(run: Run) -> bool:
     return summary.met >= (1.0 - MISS) * run.count
 
 
-def highest_rate(run: Run, precision: float = PRECISION) -> float:
+def highest_rate(run: Run, precision: float = PRECISION, step: float = STEP) -> float:
     """The highest rate at which the run keeps the objective, searched from its own rate; a tried rate, or 0.
 
-    The search brackets in steps and then halves. Attainment is not monotone in the rate to the last request, so it
-    finds a crossing, the same way for every policy.
+    The search brackets in growing steps and then halves. Attainment is not monotone in the rate to the last request,
+    so it finds a crossing, the same way for every policy.
     """
     good, bad = 0.0, 0.0
-    rate, step = run.rate_per_s, STEP
+    rate = run.rate_per_s
     floor = 1e-3 * run.rate_per_s
     while not good or not bad:
         if met(replace(run, rate_per_s=rate)):

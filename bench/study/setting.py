@@ -6,12 +6,13 @@ and routing are the shipped Router on a virtual clock. So every figure of the st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnout import simulate
 from turnout.bounds.schedule import Instance
@@ -19,6 +20,7 @@ from turnout.core import events as ev
 from turnout.core.cost import Price
 from turnout.core.fleet import Fleet, Limits, PoolSpec
 from turnout.core.latency import LatencyModel, fit
+from turnout.core.profile import Profile
 from turnout.core.trace import Trace
 from turnout.core.workload import Slo, Workload
 from turnout.demo.elsewhere import CPU, CPU_PRICE, GPU, GPU_PRICE, profile
@@ -55,15 +57,24 @@ SHARED = Regime(name="shared", merge=True, parts=MAX_PARTS)
 
 
 @cache
-def latency(model: str, instance: str) -> LatencyModel:
-    """What policies are told of a model on an instance."""
-    return fit(profile(model, instance))
+def latency(model: str, instance: str, slow: float = 1.0) -> LatencyModel:
+    """What policies are told of a model on an instance, if it takes `slow` times as long as published."""
+    published = profile(model, instance)
+    return fit(times(published, [slow] * len(published.samples)))
+
+
+def times(published: Profile, factors: Iterable[float]) -> Profile:
+    """The profile with each measured size so many times as slow."""
+    pairs = zip(published.samples, factors, strict=True)
+    return replace(
+        published, samples=tuple(replace(row, service_s=tuple(by * s for s in row.service_s)) for row, by in pairs)
+    )
 
 
 @cache
-def draw(model: str, instance: str) -> simulate.Draw:
-    """What happens: the samples of the profile."""
-    return draws.from_profile(profile(model, instance))
+def draw(model: str, instance: str, slow: float = 1.0) -> simulate.Draw:
+    """What happens: the samples of the profile, `slow` times as long."""
+    return draws.drift(draws.from_profile(profile(model, instance)), slow, 0.0)
 
 
 @cache

@@ -1,7 +1,8 @@
 """How large a batch should be: the most items that still leave room to wait for the replica.
 
 A larger batch is more efficient, and keeps its replica from everything that comes meanwhile. With a batch that takes
-about half of the deadline, a request can wait for one whole batch and still be in time. Where a pool serves several
+about half of the deadline, a request can wait for one whole batch and still be in time: it waits for as long as a batch
+takes on average, and must be in time whatever its own takes, so what counts is between the mean and the p99. Where a pool serves several
 models, it is the tightest deadline among those with traffic that counts: a batch of one must not cost another its own.
 """
 
@@ -54,8 +55,10 @@ class Quanta:
 
 
 def _within(limit_s: float, pool: PoolView, model: str) -> int:
-    """The most items of a batch that is done within `limit_s`; 0 if one is too many."""
+    """The most items of a batch whose mean and p99 are on average within `limit_s`; 0 if one is too many."""
     largest = pool.spec.max_items
-    if pool.p99_s(model, largest) <= limit_s:
-        return largest
-    return bisect_left(range(1, largest), x=True, key=lambda n: pool.p99_s(model, n) > limit_s)
+
+    def beyond(items: int) -> bool:
+        return pool.mean_s(model, items) + pool.p99_s(model, items) > 2.0 * limit_s
+
+    return bisect_left(range(1, largest), x=True, key=beyond) if beyond(largest) else largest
