@@ -84,13 +84,12 @@ class Bench:
                 sent += len(action.parts)
         return sent
 
-    def cycle(self, arrivals: int) -> int:
-        """One batch finishes, `arrivals` come, one decision."""
+    def before(self, arrivals: int) -> None:
+        """What comes before a decision: one batch finishes, `arrivals` come."""
         self.now_s += 0.001
         batch = self.flying.popleft()
         self.router.handle(ev.Finished(at_s=self.now_s, batch=batch.batch, service_s=batch.predicted_s))
         self.arrive(arrivals)
-        return self.decide()
 
 
 def measure(pools: int, replicas: int, waiting: int, kind: str, cycles: int) -> dict[str, float]:
@@ -103,7 +102,8 @@ def measure(pools: int, replicas: int, waiting: int, kind: str, cycles: int) -> 
     for number in range(cycles + cycles // 10):
         start_ns = perf_counter_ns()
         arrivals = sent
-        sent = bench.cycle(arrivals)
+        bench.before(arrivals)
+        sent = bench.decide()
         if number >= cycles // 10 and arrivals:
             samples_us.append((perf_counter_ns() - start_ns) / 1e3 / arrivals)
     gc.unfreeze()

@@ -29,7 +29,7 @@ BASELINES = {
 }
 """Every baseline that the product does not have: name -> module."""
 
-SHARES = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.85, 1.0)
+SHARES = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.85)
 """Shares of the deadline that a batch may take, tried for every policy."""
 
 

@@ -1,7 +1,8 @@
 """Each policy's parameters, chosen on the training trace alone, by the same procedure for all.
 
 Parameters are tuned one after the other, in the order of the policy's grid: of the values, the one with the most
-requests met at a rate just above the highest that the policy holds so far; then once more at the rate that this gives.
+requests met at a rate just above the highest that the policy holds so far; where there are several, then once more at
+the rate that this gives.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ COARSE = 0.02
 """Precision of a rate while tuning."""
 
 ROUNDS = 2
+"""Of all parameters, where there are several."""
 
 
 class Tuned(Struct, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ def tuned(run: Run, count: int) -> Tuned:
     if not run.regime.merge:
         grid = {name: values for name, values in grid.items() if name not in {"share", "merge"}}
     start = highest_rate(train, COARSE) or run.rate_per_s
-    for _ in range(ROUNDS if grid else 0):
+    for _ in range(min(ROUNDS, len(grid))):
         for name, values in grid.items():
             pressed = replace(train, rate_per_s=PRESS * start)
             runs = [replace(pressed, params={**train.params, name: value}) for value in values]
