@@ -57,7 +57,7 @@ WIDTH = 4
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How large the study is."""
+    """How large the study is. Without `tuning_count` policies keep their defaults."""
 
     models: tuple[str, ...] = MODELS
     policies: tuple[str, ...] = POLICIES
@@ -88,7 +88,8 @@ Found = dict[tuple[str, str, str], Held]
 
 def chosen(model: str, policy: str, regime: Regime, plan: Plan) -> Tuned:
     """A policy's parameters, tuned on the training trace."""
-    return tuned(_run(model, policy, regime, 0.9 * PUBLISHED_B1[model]), plan.tuning_count)
+    run = _run(model, policy, regime, 0.9 * PUBLISHED_B1[model])
+    return tuned(run, plan.tuning_count) if plan.tuning_count else Tuned(params={}, rate_per_s=run.rate_per_s)
 
 
 def rates(model: str, policy: str, regime: Regime, own: Tuned, plan: Plan) -> list[float]:

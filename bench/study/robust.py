@@ -31,8 +31,8 @@ DRIFT = 2.0
 SIGMA = 0.3
 FACTOR, FAST_S, SLOW_S = 2.0, 20.0, 1.0
 
-SLOW = {"drift": DRIFT, "two_state": FACTOR}
-"""How many times as long as published service takes at worst, on average."""
+HARD = {"drift": (DRIFT, 0.0), "two_state": (FACTOR, 0.0), "lognormal": (1.0, SIGMA)}
+"""What the fleet of a cell has to carry at worst: times the published times, and noise. Its load is set by that."""
 
 LOW_COVERAGE, HIGH_COVERAGE = 0.98, 0.995
 BACK_S = 60.0
@@ -43,8 +43,8 @@ CELLS = ("none", "noise", "drift", "lognormal", "two_state")
 class Plan(Struct, frozen=True, kw_only=True):
     """How large the study is.
 
-    `load` is a share of the highest rate that our policy holds on the training trace: for drift and slow spells, when
-    all takes so many times as long from the beginning and it is told, which is what the fleet can carry then.
+    `load` is a share of the highest rate that our policy holds on the training trace with the disturbance from the
+    beginning (for slow spells: if they never end), which is what the fleet can carry.
     """
 
     models: tuple[str, ...] = MODELS
@@ -65,8 +65,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     coverage: float
 
 
-def rate(model: str, slow: float, plan: Plan) -> float:
-    """The rate of those of a model's cells whose fleet has to carry what takes `slow` times as long, requests/s."""
+def rate(model: str, slow: float, sigma: float, plan: Plan) -> float:
+    """The rate of those of a model's cells whose fleet has to carry that, requests/s."""
     run = Run(
         model=model,
         policy="turnout",
@@ -76,6 +76,7 @@ def rate(model: str, slow: float, plan: Plan) -> float:
         count=plan.train_count,
         seed=TRAIN_SEED,
         slow=slow,
+        sigma=sigma,
     )
     return plan.load * highest_rate(run, 0.02, 0.3)
 
@@ -146,10 +147,10 @@ def disturbed(draw: Draw, cell: str, change_s: float, seed: int) -> Draw:
 
 def section(plan: Plan, workers: Workers) -> dict[str, Any]:
     """The JSON of this section; `coverage` is the mean over seeds by cell and model."""
-    slow = {cell: SLOW.get(cell, 1.0) for cell in plan.cells}
-    pairs = [(m, by) for m in plan.models for by in sorted(set(slow.values()))]
+    hard = {cell: HARD.get(cell, (1.0, 0.0)) for cell in plan.cells}
+    pairs = [(m, *how) for m in plan.models for how in sorted(set(hard.values()))]
     held = dict(zip(pairs, workers.map(rate, [(*pair, plan) for pair in pairs], "robust: rates"), strict=True))
-    tasks = [(m, c, held[m, slow[c]], seed, plan) for c in plan.cells for m in plan.models for seed in plan.seeds]
+    tasks = [(m, c, held[(m, *hard[c])], seed, plan) for c in plan.cells for m in plan.models for seed in plan.seeds]
     found: dict[tuple[str, str], list[Outcome]] = {}
     for (model, cell, *_), row in zip(tasks, workers.map(outcome, tasks, "robust"), strict=True):
         found.setdefault((cell, model), []).append(msgspec.convert(row, Outcome))
@@ -158,7 +159,7 @@ def section(plan: Plan, workers: Workers) -> dict[str, Any]:
     return {
         "coverage": coverage,
         "robust_cells": cells,
-        "robust_rates_per_s": {f"{c}/{m}": held[m, slow[c]] for c in slow for m in plan.models},
+        "robust_rates_per_s": {f"{c}/{m}": held[(m, *hard[c])] for c in hard for m in plan.models},
     }
 
 

@@ -37,7 +37,11 @@ Result = TypeVar("Result")
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One policy on one fleet (CPU and GPU replicas) under one model's traffic; `slow` times the published times."""
+    """One policy on one fleet (CPU and GPU replicas) under one model's traffic.
+
+    Service takes `slow` times as long as published, which policies are told, and has log-normal noise of `sigma`, which
+    they are not.
+    """
 
     model: str
     policy: str
@@ -50,6 +54,7 @@ class Run(Struct, frozen=True, kw_only=True):
     fleet: tuple[int, int] = FIXED
     cv: float = 1.0
     slow: float = 1.0
+    sigma: float = 0.0
 
 
 def simulated(run: Run, *, max_missed: int | None = None, observe: simulate.Observe | None = None) -> Summary:
@@ -62,7 +67,7 @@ def simulated(run: Run, *, max_missed: int | None = None, observe: simulate.Obse
     return simulate.run(
         setting.configured(pools, [model], run.policy, run.params, run.seed),
         arrivals(trace, {run.model: run.deadline_s}, run.regime.parts),
-        {(i, run.model): setting.draw(run.model, i, run.slow) for i in (CPU, GPU)},
+        {(i, run.model): setting.draw(run.model, i, run.slow, run.sigma) for i in (CPU, GPU)},
         baselines.load,
         observe=observe,
         max_missed=max_missed,

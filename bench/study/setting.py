@@ -72,9 +72,11 @@ def times(published: Profile, factors: Iterable[float]) -> Profile:
 
 
 @cache
-def draw(model: str, instance: str, slow: float = 1.0) -> simulate.Draw:
-    """What happens: the samples of the profile, `slow` times as long."""
-    return draws.drift(draws.from_profile(profile(model, instance)), slow, 0.0)
+def draw(model: str, instance: str, slow: float = 1.0, sigma: float = 0.0) -> simulate.Draw:
+    """What happens: the samples of the profile, `slow` times as long, with log-normal noise of `sigma`."""
+    published = profile(model, instance)
+    made = draws.from_profile(times(published, [slow] * len(published.samples)))
+    return draws.lognormal(made, sigma) if sigma else made
 
 
 @cache
