@@ -119,7 +119,7 @@ class Router:
         assert event.rid not in state.ledger.requests, "a driver never reuses the id of an open request"
         standing = state.standings.get(event.model)
         if standing is not None:
-            standing.arrive(event.at_s, event.items)
+            standing.arrive(event.at_s, event.items, event.max_parts)
         refusal = rules.refusal(state, event)
         if refusal is not None:
             if standing is not None:

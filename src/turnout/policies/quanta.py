@@ -2,13 +2,16 @@
 
 A larger batch is more efficient, and keeps its replica from everything that comes meanwhile. With a batch that takes
 about half of the deadline, a request can wait for one whole batch and still be in time: it waits for as long as a batch
-takes on average, and must be in time whatever its own takes, so what counts is between the mean and the p99. Where a pool serves several
-models, it is the tightest deadline among those with traffic that counts: a batch of one must not cost another its own.
+takes on average, and must be in time whatever its own takes, so what counts is between the mean and the p99.
+
+Where models share replicas, it is the tightest deadline among those with traffic that counts: a batch of one must not
+cost another its own.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Sequence
 
 from turnout.core.policy import PoolView, View
 
@@ -22,12 +25,13 @@ RECENT_S = 10.0
 class Quanta:
     """The batch sizes of one decision, each worked out when first asked for."""
 
-    __slots__ = ("_deadlines_s", "_known", "_share", "_view")
+    __slots__ = ("_deadlines_s", "_group", "_known", "_share", "_view")
 
-    def __init__(self, view: View, share: float = SHARE) -> None:
-        """`share` of a model's deadline is what one batch may take."""
+    def __init__(self, view: View, share: float = SHARE, groups: Sequence[Collection[str]] = ()) -> None:
+        """`share` of a model's deadline is what one batch may take; only models of a group share replicas."""
         self._view = view
         self._share = share
+        self._group = {model: group for group in groups for model in group}
         since_s = view.now_s - RECENT_S
         self._deadlines_s = {
             model: view.workloads[model].slo.deadline_s
@@ -46,19 +50,22 @@ class Quanta:
 
     def _largest(self, pool: PoolView, model: str) -> int:
         own_s = self._view.workloads[model].slo.deadline_s
-        tightest_s = min([own_s, *(self._deadlines_s[m] for m in pool.spec.models if m in self._deadlines_s)])
+        group = self._group.get(model, pool.spec.models)
+        tightest_s = min(
+            [own_s, *(self._deadlines_s[m] for m in pool.spec.models if m in self._deadlines_s and m in group)]
+        )
         return (
-            _within(self._share * tightest_s, pool, model)
-            or _within(self._share * own_s, pool, model)
+            largest(self._share * tightest_s, pool, model)
+            or largest(self._share * own_s, pool, model)
             or (pool.spec.max_items)
         )
 
 
-def _within(limit_s: float, pool: PoolView, model: str) -> int:
+def largest(limit_s: float, pool: PoolView, model: str) -> int:
     """The most items of a batch whose mean and p99 are on average within `limit_s`; 0 if one is too many."""
-    largest = pool.spec.max_items
+    most = pool.spec.max_items
 
     def beyond(items: int) -> bool:
         return pool.mean_s(model, items) + pool.p99_s(model, items) > 2.0 * limit_s
 
-    return bisect_left(range(1, largest), x=True, key=beyond) if beyond(largest) else largest
+    return bisect_left(range(1, most), x=True, key=beyond) if beyond(most) else most

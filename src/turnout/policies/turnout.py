@@ -7,6 +7,7 @@
 - *Rush* (`triage`): when not all that waits can be in time, the requests that need most work stand back, since each
   of them would cost several others their deadline.
 - *Deficit*: while more is missed than the objective allows, the cheaper machines are trusted with less.
+- *Unlike models* (`parting`): models whose batches are too long for each other's deadlines get replicas of their own.
 - *Single requests* (`matching`, `shadow`): what may not share a batch is matched with replicas all at once, at the
   shadow prices of the pools; replicas that are idle then take what can only be late, or in time when it is cut.
 - *Exploration*: a small share of decisions takes the second choice where that is safe, to keep predictions honest.
@@ -26,9 +27,13 @@ from turnout.core.events import Option, Why
 from turnout.core.policy import Choice, Hold, Policy, PoolView, Run, View, Waiting
 from turnout.policies.batching import Lane, Queue, lanes_of, queues, serve
 from turnout.policies.matching import Solve, assign, solver
+from turnout.policies.parting import NOT_PARTED, lent, parted
 from turnout.policies.quanta import SHARE, Quanta
 from turnout.policies.shadow import prices
 from turnout.policies.triage import triage
+
+NEW = {"prices": None, "parting": None}
+"""The state before there was need for either."""
 
 REFRESH_S = 1.0
 """Seconds for which shadow prices are used."""
@@ -49,7 +54,7 @@ class Params(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def policy(params: Params) -> Policy:
-    """The policy. Its state are the shadow prices and when they were computed.
+    """The policy. Its state are the shadow prices, and how replicas are parted, each with when that was found.
 
     Raises:
         ExtraMissingError: scipy is not installed.
@@ -59,18 +64,26 @@ def policy(params: Params) -> Policy:
     def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
         if not any(r.slots_left for r in view.replicas):  # the usual tick under overload
             return [], state
-        lanes, quanta = lanes_of(view), Quanta(view, params.share)
+        lanes = lanes_of(view)
         choices: list[Choice] = []
         single = [w for w in view.waiting if not view.workloads[w.model].mergeable]
         left: list[Waiting] = []
         if single:
             state = _priced(view, state)
-            choices, left = _match(view, single, lanes, state["price"], solve)
+            choices, left = _match(view, single, lanes, state["prices"]["price"], solve)
         merged = [w for w in view.waiting if view.workloads[w.model].mergeable] if single else view.waiting
-        if merged and params.explore_share and rng.random() < params.explore_share and _in_credit(view):
-            choices += serve(view, queues(view, merged), lanes, _second, quanta)
-        elif merged:
-            choices += _spill(view, merged, lanes, quanta)
+        parting = NOT_PARTED
+        if merged and len(view.workloads) > 1:
+            state = state or NEW
+            parting = parted(view, merged, params.share, state["parting"])
+            state = {**state, "parting": parting}
+        quanta = Quanta(view, params.share, parting["groups"] if parting["group_of"] else ())
+        explores = merged and params.explore_share and rng.random() < params.explore_share and _in_credit(view)
+        for work, own in lent(lanes, parting, merged):
+            if explores:
+                choices += serve(view, queues(view, work), own, _second, quanta)
+            else:
+                choices += _spill(view, work, own, quanta)
         if left:
             choices += serve(view, queues(view, left), lanes, _cost, quanta)
         return choices, state
@@ -210,21 +223,23 @@ def _alone(w: Waiting, lane: Lane) -> Run:
     return Run(parts=(w.part,), replica=lane.replica, why=Why(binding="matching", options=(option,)))
 
 
-def _priced(view: View, state: Any) -> dict[str, Any]:
+def _priced(view: View, state: dict[str, Any] | None) -> dict[str, Any]:
     """The state with shadow prices that are fresh: of the same pools, and of the last second."""
+    state = state or NEW
     replicas: dict[str, int] = {}
     for r in view.replicas:
         replicas[r.pool] = replicas.get(r.pool, 0) + 1
     arrivals = sum(standing.arrivals for standing in view.standings.values())
+    known = state["prices"]
     if (
-        state is not None
-        and state["replicas"] == replicas
-        and (view.now_s < state["at_s"] + REFRESH_S or arrivals == state["arrivals"])
-        and arrivals < 2 * state["arrivals"]
+        known is not None
+        and known["replicas"] == replicas
+        and (view.now_s < known["at_s"] + REFRESH_S or arrivals == known["arrivals"])
+        and arrivals < 2 * known["arrivals"]
     ):
-        known: dict[str, Any] = state
-        return known
-    return {"at_s": view.now_s, "arrivals": arrivals, "replicas": replicas, "price": prices(view, replicas)}
+        return state
+    found = {"at_s": view.now_s, "arrivals": arrivals, "replicas": replicas, "price": prices(view, replicas)}
+    return {**state, "prices": found}
 
 
 def _in_credit(view: View) -> bool:
