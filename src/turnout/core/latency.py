@@ -353,6 +353,21 @@ class Calibration:
         mean_s = (self._fitted.get(items) or self._fit_s(items)) * s.level * state.centre
         return mean_s * (TIE + s.reach * window.spread)
 
+    def most_items(self, within_s: float, most: int) -> int:
+        """The most items, up to `most`, of a batch whose mean and p99 are on average within that; 0 if one is too many.
+
+        By bisection, as both grow with the batch.
+        """
+        s, fitted, twice_s = self._s, self._fitted, 2.0 * within_s
+
+        def beyond(items: int) -> bool:
+            state = s.buckets.get(items.bit_length() - 1) or self._open(items)
+            window = state.window if len(state.window.recent) >= ENOUGH else s.common
+            mean_s = (fitted.get(items) or self._fit_s(items)) * s.level * state.centre
+            return mean_s + mean_s * (TIE + s.reach * window.spread) > twice_s
+
+        return bisect_left(range(1, most), x=True, key=beyond) if beyond(most) else most
+
     def observe(self, items: int, service_s: float) -> None:
         """Learn from one batch that took `service_s`."""
         s = self._s

@@ -104,6 +104,14 @@ class PoolView:
         service_s = self._calibrations[model].p99_s(items)
         return service_s + self.spec.link.transfer_s(nbytes) if self._linked else service_s
 
+    def most_items(self, model: str, within_s: float) -> int:
+        """The most items of a batch of `model`, without bytes, whose mean and p99 are on average within that.
+
+        At most `max_items`; 0 if one is too many.
+        """
+        service_s = within_s - self.spec.link.transfer_s(0) if self._linked else within_s
+        return self._calibrations[model].most_items(service_s, self.spec.max_items)
+
     def marginal_usd(self, busy_s: float, nbytes: int = 0) -> float:
         """What one more batch costs here: see `cost`."""
         return self.spec.price.marginal_usd(busy_s) + nbytes * self.spec.link.usd_per_byte

@@ -50,7 +50,7 @@ class Replica(Struct, kw_only=True):
 class Replicas:
     """All replicas that are up or starting, in the fleet's order of pools; within one, in the order they came in."""
 
-    __slots__ = ("_count", "_slots", "_views", "by_name", "reported_s")
+    __slots__ = ("_count", "_slots", "_stale", "_views", "by_name", "reported_s")
 
     def __init__(self) -> None:
         """Start with none."""
@@ -58,7 +58,8 @@ class Replicas:
         self.reported_s: dict[str, float] = {}  # pool -> until when the load of others lasts
         self._slots: dict[str, int] = {}
         self._count: dict[str, int] = {}
-        self._views: tuple[ReplicaView, ...] | None = None
+        self._views: dict[str, ReplicaView] | None = None  # of those that are up, in the order of `by_name`
+        self._stale: set[str] = set()  # those of them that are to be made anew
 
     def configure(self, slots: dict[str, int]) -> None:
         """`slots` is the number of batches in flight per replica, by pool, in the fleet's order."""
@@ -69,7 +70,7 @@ class Replicas:
         """Order by pool; those of a pool that is gone, which are about to be lost, come last."""
         rank = {name: i for i, name in enumerate(self._slots)}
         self.by_name = dict(sorted(self.by_name.items(), key=lambda item: rank.get(item[1].pool, len(rank))))
-        self._views = None
+        self.all_changed()
 
     def restore(self, replicas: list[Replica], reported_s: dict[str, float]) -> None:
         """Go on from a snapshot."""
@@ -90,14 +91,18 @@ class Replicas:
         self._count[self.by_name.pop(name).pool] -= 1
         self._views = None
 
-    def changed(self) -> None:
+    def changed(self, name: str) -> None:
         """To be called after any change to a replica."""
+        self._stale.add(name)
+
+    def all_changed(self) -> None:
+        """To be called after changes to many."""
         self._views = None
 
     def report(self, pool: str, until_s: float) -> None:
         """Others keep the replicas of `pool` busy until `until_s`."""
         self.reported_s[pool] = until_s
-        self._views = None
+        self.all_changed()
 
     def count(self, pool: str) -> int:
         """The pool's replicas, up or starting."""
@@ -113,15 +118,19 @@ class Replicas:
 
     def views(self) -> tuple[ReplicaView, ...]:
         """What a policy sees."""
-        if self._views is None:
-            self._views = tuple(
-                ReplicaView(
-                    replica=r.name,
-                    pool=r.pool,
-                    free_s=max(r.through_s, self.reported_s.get(r.pool, 0.0)),
-                    slots_left=self.slots_left(r),
-                )
-                for r in self.by_name.values()
-                if r.up
-            )
-        return self._views
+        views = self._views
+        if views is None:
+            views = self._views = {name: self._view(r) for name, r in self.by_name.items() if r.up}
+        else:
+            for name in self._stale:
+                views[name] = self._view(self.by_name[name])
+        self._stale.clear()
+        return tuple(views.values())
+
+    def _view(self, replica: Replica) -> ReplicaView:
+        return ReplicaView(
+            replica=replica.name,
+            pool=replica.pool,
+            free_s=max(replica.through_s, self.reported_s.get(replica.pool, 0.0)),
+            slots_left=self.slots_left(replica),
+        )

@@ -109,7 +109,7 @@ class Router:
                 self._lose(replica, "its pool was removed", out)
             else:
                 self._release(replica)
-        state.replicas.changed()
+        state.replicas.all_changed()
         state.unbar()
 
     # ---- requests ----------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Router:
             for bound in replica.bound:
                 bound.parts = tuple(p for p in bound.parts if p.rid != rid)
             replica.bound = [b for b in replica.bound if b.parts]
-        self._state.replicas.changed()
+        self._state.replicas.all_changed()
 
     def _call_off(self, batches: Iterable[int], out: list[Action]) -> None:
         """Cancel those of `batches` that nobody waits for any more."""
@@ -180,7 +180,7 @@ class Router:
     def _reckon(self, replica: Replica, at_s: float) -> None:
         """Predict anew when a replica is through with all that is on it, if it begins on the first of it at `at_s`."""
         replica.free_s = at_s + sum(self._state.batches[b].predicted_s for b in replica.flying)
-        self._state.replicas.changed()
+        self._state.replicas.changed(replica.name)
 
     def _land(self, number: int, at_s: float) -> Batch | None:
         """Take a batch off its replica; None if it is not known (its replica was lost before)."""
@@ -398,7 +398,7 @@ class Router:
         predicted_s = state.pools[replica.pool].mean_s(model, sum(p.items for p in choice.parts))
         replica.bound.append(Bound(parts=choice.parts, why=choice.why, predicted_s=predicted_s))
         replica.free_s = max(now_s, replica.free_s)
-        state.replicas.changed()
+        state.replicas.changed(replica.name)
 
     def _run_bound(self, now_s: float, out: list[Action]) -> None:
         """Start what is bound to replicas that have a free slot."""
@@ -440,7 +440,7 @@ class Router:
             state.ledger.fly(part, number)
         replica.flying.append(number)
         replica.free_s = start_s + predicted_s
-        state.replicas.changed()
+        state.replicas.changed(name)
         earned = state.hedges_left + state.limits.hedge_share
         state.hedges_left = min(earned, state.limits.hedge_burst) - hedge
         out.append(

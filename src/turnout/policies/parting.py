@@ -18,7 +18,7 @@ from typing import Any
 
 from turnout.core.policy import PoolView, View, Waiting
 from turnout.policies.batching import Lane
-from turnout.policies.quanta import RECENT_S, largest
+from turnout.policies.quanta import RECENT_S
 
 EFFICIENT = 0.7
 """Share of its items per second that a model has to keep with batches short enough for another's deadline."""
@@ -114,8 +114,8 @@ def _shares(view: View, model: str, tightest_s: float, share: float) -> bool:
     piece, own_s = _piece(view, model), view.workloads[model].slo.deadline_s
     for pool in view.pools.values():
         if pool.serves(model):
-            short = largest(share * tightest_s, pool, model)
-            own = largest(share * own_s, pool, model) or pool.spec.max_items
+            short = pool.most_items(model, share * tightest_s)
+            own = pool.most_items(model, share * own_s) or pool.spec.max_items
             if not short or short / pool.mean_s(model, short) < EFFICIENT * own / pool.mean_s(model, own):
                 return False
             if pool.mean_s(model, min(piece, pool.spec.max_items)) > BLOCKS * tightest_s:
@@ -206,7 +206,7 @@ def _cover(view: View, pool: PoolView, group: Sequence[str], share: float, since
     load = 0.0
     for model in group:
         if pool.serves(model):
-            items = largest(share * tightest_s, pool, model) or pool.spec.max_items
+            items = pool.most_items(model, share * tightest_s) or pool.spec.max_items
             load += _per_s(view, model, since_s)[1] * pool.mean_s(model, items) / items
     return 1.0 / load if load > 0.0 else 0.0
 

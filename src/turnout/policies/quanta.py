@@ -10,7 +10,6 @@ cost another its own.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
 from turnout.core.policy import PoolView, View
@@ -55,17 +54,7 @@ class Quanta:
             [own_s, *(self._deadlines_s[m] for m in pool.spec.models if m in self._deadlines_s and m in group)]
         )
         return (
-            largest(self._share * tightest_s, pool, model)
-            or largest(self._share * own_s, pool, model)
-            or (pool.spec.max_items)
+            pool.most_items(model, self._share * tightest_s)
+            or pool.most_items(model, self._share * own_s)
+            or pool.spec.max_items
         )
-
-
-def largest(limit_s: float, pool: PoolView, model: str) -> int:
-    """The most items of a batch whose mean and p99 are on average within `limit_s`; 0 if one is too many."""
-    most = pool.spec.max_items
-
-    def beyond(items: int) -> bool:
-        return pool.mean_s(model, items) + pool.p99_s(model, items) > 2.0 * limit_s
-
-    return bisect_left(range(1, most), x=True, key=beyond) if beyond(most) else most

@@ -68,10 +68,15 @@ def triage(
 
 def _paces(model: str, lanes: Sequence[Lane], quanta: Quanta) -> tuple[float, Paces]:
     """Seconds of the fleet per item of `model`, infinite if no lane serves it, and the lanes' paces."""
+    paces: dict[str, tuple[float, int]] = {}
     found = []
     for lane in lanes:
-        if lane.pool.serves(model):
-            items = quanta.items(lane.pool, model)
-            found.append((lane.free_s, lane.pool.mean_s(model, items), items))
+        pool = lane.pool
+        pace = paces.get(pool.spec.name)
+        if pace is None and pool.serves(model):
+            items = quanta.items(pool, model)
+            pace = paces[pool.spec.name] = pool.mean_s(model, items), items
+        if pace is not None:
+            found.append((lane.free_s, *pace))
     per_item_s = 1.0 / sum(items / batch_s for _, batch_s, items in found) if found else inf
     return per_item_s, [(free_s, batch_s, items * per_item_s) for free_s, batch_s, items in found]
