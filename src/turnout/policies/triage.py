@@ -13,9 +13,11 @@ the others: one model whose batches take long must not send back those of anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from math import inf
+
+import numpy as np
 
 from turnout.core.policy import Waiting
 from turnout.policies.batching import Lane
@@ -24,46 +26,57 @@ from turnout.policies.quanta import Quanta
 Paces = list[tuple[float, float, float]]
 """Of each lane: when it is free, seconds per quantum, and what a quantum of it is of the fleet's work, in seconds."""
 
+MANY = 200
+"""Deadlines times lanes from which on numpy is quicker."""
+
 ROUNDING = 1.0 + 1e-9
 """Seconds that were added up in different orders are the same up to this."""
 
 
 def triage(
-    waiting: Iterable[Waiting], lanes: Sequence[Lane], quanta: Quanta, trust: float = 1.0
+    waiting: Sequence[Waiting], lanes: Sequence[Lane], quanta: Quanta, trust: float = 1.0
 ) -> Collection[tuple[int, int]]:
     """The (rid, start) of what has to stand back; `waiting` is in order of deadline, of any models.
 
     Work is counted in seconds of the whole fleet of `lanes` on the model in question, so that models add up. `trust`
     is the share of the lanes' capacity that is counted on.
     """
-    models: dict[str, tuple[float, Paces]] = {}
-    work = done = 0.0
-    deadline_s, model = -1.0, ""
+    deadlines: dict[str, list[float]] = {}
+    for w in waiting:
+        due = deadlines.setdefault(w.model, [])
+        if not due or due[-1] != w.deadline_s:
+            due.append(w.deadline_s)
+    models = {model: _paces(model, lanes, quanta) for model in deadlines}
+    done_by = {model: dict(zip(due, _done(due, models[model][1]), strict=True)) for model, due in deadlines.items()}
+    work = 0.0
     largest: list[tuple[float, int, int]] = []
     back: set[tuple[int, int]] = set()
     for w in waiting:
-        known = models.get(w.model)
-        if known is None:
-            known = models[w.model] = _paces(w.model, lanes, quanta)
-        per_item_s, paces = known
-        if w.deadline_s != deadline_s or w.model != model:
-            deadline_s, model = w.deadline_s, w.model
-            done = trust * sum(
-                worth_s * int((deadline_s - free_s) / batch_s)
-                for free_s, batch_s, worth_s in paces
-                if free_s < deadline_s
-            )
-        seconds = w.items * per_item_s
-        if seconds > done * ROUNDING:
+        done = trust * ROUNDING * done_by[w.model][w.deadline_s]
+        seconds = w.items * models[w.model][0]
+        if seconds > done:
             back.add((w.rid, w.start))
             continue
         work += seconds
         heappush(largest, (-seconds, w.rid, w.start))
-        while work > done * ROUNDING:
+        while work > done:
             seconds, rid, start = heappop(largest)
             work += seconds
             back.add((rid, start))
     return back
+
+
+def _done(deadlines_s: Sequence[float], paces: Paces) -> list[float]:
+    """Seconds of the fleet's work that lanes are through with by each deadline, in whole quanta."""
+    if len(deadlines_s) * len(paces) < MANY:
+        return [
+            sum(worth_s * int((due_s - free_s) / batch_s) for free_s, batch_s, worth_s in paces if free_s < due_s)
+            for due_s in deadlines_s
+        ]
+    free_s, batch_s, worth_s = np.array(paces).T
+    quanta = np.floor((np.array(deadlines_s)[:, None] - free_s) / batch_s)
+    found: list[float] = (np.maximum(quanta, 0.0) @ worth_s).tolist()
+    return found
 
 
 def _paces(model: str, lanes: Sequence[Lane], quanta: Quanta) -> tuple[float, Paces]:
