@@ -46,7 +46,7 @@ FAR = 0.85
 
 FAR_PRECISION = 0.02
 
-NEAR_STEP = 0.01
+NEAR_STEP = PRECISION
 """First step of a search that begins at the rate held on another trace."""
 
 REPRODUCED_SEEDS = 2

@@ -30,7 +30,7 @@ MISS = 0.01
 STEP = 0.04
 """First relative step of the search for a rate, until it is bracketed."""
 
-PRECISION = 0.004
+PRECISION = 0.008
 """Relative width to which a rate is narrowed down."""
 
 Result = TypeVar("Result")
