@@ -16,19 +16,22 @@ from numpy.random import Generator
 from turnout.core.events import Option
 from turnout.core.policy import Choice, Policy, View
 from turnout.policies.batching import greedy
+from turnout.policies.quanta import SHARE
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
-    """No parameters."""
+    """`share` of the deadline is what a batch may take."""
+
+    share: float = SHARE
 
 
-def policy(params: Params) -> Policy:  # one shape for all policies
+def policy(params: Params) -> Policy:
     """The policy; it keeps no state and draws no randomness."""
-    return _decide
 
+    def decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
+        return greedy(view, _cost, share=params.share), state
 
-def _decide(view: View, state: Any, rng: Generator) -> tuple[Sequence[Choice], Any]:
-    return greedy(view, _cost), state
+    return decide
 
 
 def _cost(option: Option) -> tuple[bool, float, bool, float, float]:
