@@ -125,7 +125,9 @@ class Workers:
         self._path = kept
         self._known: dict[str, Any] = {}
         if kept is not None and kept.exists():
-            lines = kept.read_bytes().splitlines()
+            *lines, cut_off = kept.read_bytes().split(b"\n")
+            if cut_off:  # by the end of the process that wrote it
+                kept.write_bytes(b"".join(line + b"\n" for line in lines))
             self._known = {k.key: k.result for k in (msgspec.json.decode(line, type=Kept) for line in lines)}
 
     def map(self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], say: str = "") -> list[Result]:
