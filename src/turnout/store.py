@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from turnout.errors import ArtefactError
+from turnout.errors import ArtefactError, ExtraMissingError
 
 SCHEMA_VERSION = 1
 """Goes up when an old reader would misread a new artefact; older versions stay readable."""
@@ -50,6 +51,23 @@ def save(artefact: Struct, path: Path) -> None:
         ArtefactError: the folder cannot be made or written.
     """
     write_bytes(encode(artefact), path)
+
+
+def save_reported(artefact: Artefact, folder: Path, name: str, render: Callable[[Artefact], str]) -> list[Path]:
+    """Write `name` and, where plotly is installed for `render`, report.html into `folder`; returns the paths.
+
+    Raises:
+        ArtefactError: the folder cannot be written.
+    """
+    paths = [folder / name]
+    save(artefact, paths[0])
+    try:
+        page = render(artefact)
+    except ExtraMissingError:
+        return paths
+    paths.append(folder / "report.html")
+    write_bytes(page.encode(), paths[-1])
+    return paths
 
 
 def write_bytes(content: bytes, path: Path) -> None:

@@ -85,15 +85,7 @@ def save(regret: Regret, out: Path) -> list[Path]:
     Raises:
         ArtefactError: the folder cannot be written.
     """
-    paths = [out / "regret.json"]
-    store.save(regret, paths[0])
-    try:
-        page = html.render(regret)
-    except ExtraMissingError:
-        return paths
-    paths.append(out / "report.html")
-    store.write_bytes(page.encode(), paths[-1])
-    return paths
+    return store.save_reported(regret, out, "regret.json", html.render)
 
 
 def _spoken(regret: Regret) -> Regret:

@@ -113,15 +113,7 @@ def save(simulated: Simulated, out: Path) -> list[Path]:
     Raises:
         ArtefactError: the folder cannot be written.
     """
-    paths = [out / "simulated.json"]
-    store.save(simulated, paths[0])
-    try:
-        page = html.render(simulated)
-    except ExtraMissingError:
-        return paths
-    paths.append(out / "report.html")
-    store.write_bytes(page.encode(), paths[-1])
-    return paths
+    return store.save_reported(simulated, out, "simulated.json", html.render)
 
 
 def _traces(source: Source, seeds: Sequence[int]) -> dict[int, Trace]:
