@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 import turnout
 from turnout import store
-from turnout.errors import ExtraMissingError
 from turnout.regret import html, judge, plots
 from turnout.regret.artefact import Pool, Regret, Source
 from turnout.regret.idle import check_idle
