@@ -304,7 +304,7 @@ class Calibration:
     the median change, so that sizes that are rare follow at once, and widens all tails for a while.
     """
 
-    __slots__ = ("_fitted", "_model", "_ranks", "_s", "_start", "_target")
+    __slots__ = ("_fitted", "_model", "_most", "_ranks", "_s", "_start", "_target")
 
     def __init__(self, model: LatencyModel, target: float = 0.99) -> None:
         """Start from `model`'s own residuals; `target` is the share of batches that `p99_s` has to cover."""
@@ -312,6 +312,7 @@ class Calibration:
         self._target = target
         self._ranks = tuple(rank(count, target) for count in range(WINDOW + 1))
         self._fitted: dict[int, float] = {}
+        self._most: dict[tuple[float, int], int] = {}
         residuals = sorted(r for ratios in model.ratios.values() for r in _residuals(ratios)) or [1.0]
         logs = [log(r + LEAST) for r in residuals]
         self._start = fmean(logs)
@@ -356,8 +357,14 @@ class Calibration:
     def most_items(self, within_s: float, most: int) -> int:
         """The most items, up to `most`, of a batch whose mean and p99 are on average within that; 0 if one is too many.
 
-        By bisection, as both grow with the batch.
+        By bisection, as both grow with the batch; remembered until the next observation.
         """
+        known = self._most.get((within_s, most))
+        if known is None:
+            known = self._most[within_s, most] = self._bisect(within_s, most)
+        return known
+
+    def _bisect(self, within_s: float, most: int) -> int:
         s, fitted, twice_s = self._s, self._fitted, 2.0 * within_s
 
         def beyond(items: int) -> bool:
@@ -371,6 +378,7 @@ class Calibration:
     def observe(self, items: int, service_s: float) -> None:
         """Learn from one batch that took `service_s`."""
         s = self._s
+        self._most.clear()
         number = items.bit_length() - 1
         state = s.buckets.get(number) or self._open(items)
         fitted_s = self._fitted.get(items) or self._fit_s(items)
@@ -395,6 +403,7 @@ class Calibration:
     def restore(self, state: CalibrationState) -> None:
         """Go on from a snapshot."""
         self._s = state
+        self._most.clear()
 
     def _fit_s(self, items: int) -> float:
         """The model's own prediction, remembered, since a size that came once comes again."""

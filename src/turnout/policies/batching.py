@@ -32,7 +32,7 @@ def finish(option: Option) -> tuple[float]:
     return (option.start_s + option.mean_s,)
 
 
-class Lane(Struct, kw_only=True):
+class Lane(Struct):
     """A replica in the course of one decision; `free_s` and `slots_left` move as the decision fills it."""
 
     replica: str
@@ -76,8 +76,9 @@ def one_sided(view: View) -> set[str]:
 def lanes_of(view: View) -> list[Lane]:
     """Every replica that is up, as it stands before the decision."""
     now_s = view.now_s
+    pools = view.pools
     return [
-        Lane(replica=r.replica, pool=view.pools[r.pool], free_s=max(r.free_s, now_s), slots_left=r.slots_left)
+        Lane(r.replica, pools[r.pool], max(now_s, r.free_s), r.slots_left)  # quicker than max()
         for r in view.replicas
     ]
 
@@ -127,7 +128,7 @@ def _leaves(waiting: Waiting, pool: PoolView, most: int) -> bool:
 def serve(view: View, queues: Sequence[Queue], lanes: Sequence[Lane], rank: Rank, quanta: Quanta) -> list[Choice]:
     """Assign the queues, the most urgent head first, until nothing is left of them or no lane has a slot."""
     choices: list[Choice] = []
-    slots = sum(lane.slots_left for lane in lanes)
+    slots = sum([lane.slots_left for lane in lanes])
     open_queues = [queue for queue in queues if queue.at < len(queue.waiting)]
     usable = {queue.pools: [lane for lane in lanes if lane.pool.spec.name in queue.pools] for queue in open_queues}
     while open_queues and slots:
@@ -148,8 +149,9 @@ def _urgency(queue: Queue) -> tuple[bool, float]:
 def _serve_head(view: View, queue: Queue, lanes: list[Lane], rank: Rank, quanta: Quanta) -> Choice | None:
     """Assign one batch from the head of a queue; None if it has to wait for a reason that needs no waking."""
     head = queue.waiting[queue.at]
-    most = max((lane.pool.spec.max_items for lane in lanes), default=0)
-    firsts = [lane for lane in _first_per_pool(lanes) if _leaves(head, lane.pool, most)]
+    every = _first_per_pool(lanes)
+    most = max([lane.pool.spec.max_items for lane in every], default=0)
+    firsts = [lane for lane in every if _leaves(head, lane.pool, most)]
     if not firsts:  # it takes a pool that has no replica now
         queue.at += 1
         return None
