@@ -23,10 +23,13 @@ from turnout.core.fleet import Fleet, PoolSpec
 from turnout.core.latency import fit
 from turnout.core.profile import Profile, ProfileTable
 from turnout.core.workload import Slo, Workload
+from turnout.simulate.given import USD_PER_H
 
 CPU, GPU = "r5n.large", "g4dn.xlarge"
-CPU_PRICE = Price(usd_per_s=0.149 / 3600, source="Kairos (HPDC 2023), AWS on demand", date="2023-06-20")
-GPU_PRICE = Price(usd_per_s=0.526 / 3600, source="Kairos (HPDC 2023), AWS on demand", date="2023-06-20")
+CPU_PRICE, GPU_PRICE = (
+    Price(usd_per_s=USD_PER_H[instance] / 3600, source="Kairos (HPDC 2023), AWS on demand", date="2023-06-20")
+    for instance in (CPU, GPU)
+)
 DEADLINES_S = {"rm2": 0.350, "dien": 0.035, "wnd": 0.025, "mtwnd": 0.025, "ncf": 0.005}
 """Latency objectives of the published study, by model."""
 
