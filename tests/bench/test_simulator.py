@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("simpy", reason="SimPy is the bench's peer; the environment of the WebGPU tests goes without it")
 
-import simulator  # noqa: E402  # it imports simpy
+import simulator  # it imports simpy
 
 
 def test_simpy_and_our_engine_come_to_the_same_summary():
