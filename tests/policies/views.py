@@ -13,13 +13,16 @@ import numpy as np
 from tests.fleets import pool
 from turnout import policies
 from turnout.core.events import Part
-from turnout.core.latency import Calibration, LatencyModel
+from turnout.core.latency import Calibration, LatencyModel, line
 from turnout.core.policy import Choice, PoolView, ReplicaView, Run, View, Waiting
 from turnout.core.standing import Standing
 from turnout.core.workload import Slo, Workload
 
 Latencies = Mapping[str, Mapping[str, LatencyModel]]
 """Pool -> model -> its latency there."""
+
+TWO: Latencies = {"cpu": {"m": line(0.002, 0.001)}, "gpu": {"m": line(0.010, 0.00005)}}
+"""The CPU is the faster one up to 8 items, and takes batches of up to 64; the GPU, of up to 256."""
 
 
 def request(rid: int, items: int = 1, due_s: float = 0.05, model: str = "m", **changes: Any) -> Waiting:
