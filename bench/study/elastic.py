@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     models: tuple[str, ...] = MODELS
     multiples: tuple[float, ...] = MULTIPLES
-    loads: tuple[float, ...] = (0.1, 0.3)
+    loads: tuple[float, ...] = (0.2,)
     train_count: int = 10_000
     count: int = 30_000
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)

@@ -4,8 +4,8 @@ In each cell three models share one fleet, each with small requests that are due
 The load is the highest that the base fleet keeps under our policy on the training trace; the fleet is then the cheapest
 of the grid that keeps it. Compared is requests in time per dollar, on other traces, with
 
-- the best static partition of the same fleet: every split of the machines among models, or among models and classes,
-  the best one chosen on the training trace;
+- the best static partition of the same fleet: every split of the machines among classes, models, or both, the best one
+  chosen on the training trace: the share in time up to the objective first, then requests in time per dollar;
 - homogeneous fleets: of each kind the cheapest that keeps the load on the training trace, or the smallest of those with
   the most requests in time where none does.
 
@@ -51,7 +51,9 @@ START_S = 600.0
 """A cold start of a GPU replica where that is what the cell is about."""
 
 OUTSIDE_USD_PER_H = 0.526
-"""What an hour of a GPU earns elsewhere where that is what the cell is about: its list price."""
+OUTSIDE_LOAD = 0.6
+"""Where a GPU's idle time earns something elsewhere: what an hour of it does, which is its list price, and the load as
+a share of the highest, as at that no time of a GPU is idle."""
 
 Fleet = tuple[int, int]
 
@@ -73,7 +75,7 @@ CELLS = (
     Cell(name="cv13", models=("dien", "wnd", "mtwnd"), cv=13.0),
     Cell(name="cold_start", models=("rm2", "dien", "mtwnd"), base=(3, 1), kind="cold", count=120_000),
     Cell(name="replica_lost", models=("dien", "wnd", "mtwnd"), kind="lost"),
-    Cell(name="outside_value", models=("dien", "wnd", "mtwnd"), kind="outside"),
+    Cell(name="outside_value", models=("dien", "wnd", "mtwnd"), kind="idle_earns"),
 )
 
 
@@ -132,9 +134,8 @@ def run(
     trace = _chosen(traffic(cell, int(scale * cell.count), seed).at_rate(rate_per_s), cell, part)
     models = part.models or cell.models
     gpu_price = GPU_PRICE
-    if cell.kind == "outside":
-        outside = Price(usd_per_s=GPU_PRICE.usd_per_s, outside_value_usd_per_s=OUTSIDE_USD_PER_H / 3600.0)
-        gpu_price = outside
+    if cell.kind == "idle_earns":
+        gpu_price = Price(usd_per_s=GPU_PRICE.usd_per_s, outside_value_usd_per_s=OUTSIDE_USD_PER_H / 3600.0)
     cpu, gpu = part.fleet
     pools = [setting.pool(CPU, models, cpu), setting.pool(GPU, models, gpu, gpu_price)]
     workloads = [setting.workload(m, SHARED, _due_s(m, part)) for m in models]
@@ -185,14 +186,16 @@ def _faults(cell: Cell, fleet: Fleet, span_s: float) -> Iterator[Event]:
 
 
 def score(cell: Cell, part: Part, rate_per_s: float, scale: float, seed: int) -> Score:
-    """Dollars are the list price of the machines for the whole run, and what busy GPU seconds would earn elsewhere."""
+    """Dollars are the list price of the machines for the whole run, less what idle GPU seconds earn elsewhere."""
     if not sum(part.fleet):
         count = len(_chosen(traffic(cell, int(scale * cell.count), seed), cell, part))
         return Score(requests=count, met=0, usd=0.0)
     summary = run(cell, part, rate_per_s, scale, seed)
-    usd = usd_per_h(*part.fleet) / 3600.0 * cell.count * scale / rate_per_s
-    if cell.kind == "outside":
-        usd += OUTSIDE_USD_PER_H / 3600.0 * sum(p.busy_s for p in summary.pools if p.pool == GPU)
+    span_s = cell.count * scale / rate_per_s
+    usd = usd_per_h(*part.fleet) / 3600.0 * span_s
+    if cell.kind == "idle_earns":
+        busy_s = sum(p.busy_s for p in summary.pools if p.pool == GPU)
+        usd -= OUTSIDE_USD_PER_H / 3600.0 * max(part.fleet[1] * span_s - busy_s, 0.0)
     return Score(requests=summary.requests, met=summary.met, usd=usd)
 
 
@@ -258,15 +261,19 @@ def _splits(total: int, groups: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def best_partition(cell: Cell, fleet: Fleet, table: Mapping[Part, Score], parts: tuple[Part, ...]) -> list[Part]:
-    """The partition among `parts` with the most requests in time per dollar, by the scores of the training trace."""
+def best_partition(fleet: Fleet, table: Mapping[Part, Score], parts: tuple[Part, ...]) -> list[Part]:
+    """The best partition among `parts`, by the scores of the training trace."""
+    options = (
+        [replace(part, fleet=own) for part, own in zip(parts, machines, strict=True)]
+        for machines in partitions(len(parts), fleet)
+    )
+    return max(options, key=lambda option: worth([table[part] for part in option]))
 
-    def worth(machines: tuple[Fleet, ...]) -> float:
-        scores = [table[replace(part, fleet=own)] for part, own in zip(parts, machines, strict=True)]
-        return sum(s.met for s in scores) / sum(s.usd for s in scores)
 
-    best = max(partitions(len(parts), fleet), key=worth)
-    return [replace(part, fleet=own) for part, own in zip(parts, best, strict=True)]
+def worth(scores: list[Score]) -> tuple[float, float]:
+    """Parts together: the share in time up to the objective comes first, then requests in time per dollar."""
+    met = sum(s.met for s in scores)
+    return min(met / sum(s.requests for s in scores), 1.0 - MISS), met / sum(s.usd for s in scores)
 
 
 def groupings(cell: Cell) -> tuple[tuple[Part, ...], ...]:
@@ -289,10 +296,11 @@ def section(plan: Plan, workers: Workers) -> dict[str, Any]:
 
 def _cell(cell: Cell, plan: Plan, workers: Workers) -> dict[str, Any]:
     rate = workers.map(load, [(cell, plan)], f"{cell.name}: load")[0]
+    rate *= OUTSIDE_LOAD if cell.kind == "idle_earns" else 1.0
     kinds = ("both", "cpu", "gpu")
     bought = workers.map(cheapest, [(cell, rate, kind, plan) for kind in kinds], f"{cell.name}: fleets")
     ours, cpus, gpus = (tuple(f) if f else None for f in bought)
-    fleet: Fleet = cell.base if cell.kind == "outside" or ours is None else (ours[0], ours[1])
+    fleet: Fleet = cell.base if cell.kind == "idle_earns" or ours is None else (ours[0], ours[1])
     rivals = {"partition": _partition(cell, fleet, rate, plan, workers)}
     for name, own, grid in (("cpu-only", cpus, [(n, 0) for n in range(1, MAX_CPUS + 1)]),
                             ("gpu-only", gpus, [(0, n) for n in range(1, MAX_GPUS + 1)])):  # fmt: skip
@@ -336,13 +344,8 @@ def _partition(cell: Cell, fleet: Fleet, rate: float, plan: Plan, workers: Worke
     tasks = [(cell, part, rate, plan.train_scale, TRAIN_SEED) for part in parts]
     rows = workers.map(score, tasks, f"{cell.name}: partitions")
     table = {part: msgspec.convert(row, Score) for part, row in zip(parts, rows, strict=True)}
-    options = [best_partition(cell, fleet, table, grouping) for grouping in groupings(cell)]
-
-    def worth(option: list[Part]) -> float:
-        scores = [table[part] for part in option]
-        return sum(s.met for s in scores) / sum(s.usd for s in scores)
-
-    return max(options, key=worth)
+    options = [best_partition(fleet, table, grouping) for grouping in groupings(cell)]
+    return max(options, key=lambda option: worth([table[part] for part in option]))
 
 
 def _most_met(cell: Cell, grid: list[Fleet], rate: float, plan: Plan, workers: Workers) -> Fleet:
