@@ -57,7 +57,7 @@ def parted(view: View, waiting: Sequence[Waiting], share: float, known: Parting 
     found = groups(view, {w.model for w in waiting}, share)
     return {
         "since_s": since_s,
-        "until_s": view.now_s + min(max(view.now_s - since_s, 0.5), REFRESH_S),
+        "until_s": view.now_s + min(max(view.now_s - since_s, LEAST_S), REFRESH_S),
         "groups": found,
         "group_of": _given(view, found, share, since_s),
     }
@@ -152,16 +152,18 @@ def _given(view: View, found: Sequence[Sequence[str]], share: float, since_s: fl
 def _counts(covers: Sequence[Sequence[float]], weights: Sequence[float], replicas: Sequence[int]) -> list[list[int]]:
     """How many replicas of each pool each group gets, (groups, pools).
 
-    As many requests as can be are carried, and the least room is then as large as can be. `weights` are requests per
-    second. All begin in the last group; then replicas move, alone or against one of another pool, while that helps.
+    No group goes without if there are enough; as many requests as can be are carried, and the least room is then as
+    large as can be. `weights` are requests per second. All begin in the last group; then replicas move, alone or
+    against one of another pool, while that helps.
     """
     counts = [[0] * len(replicas) for _ in covers]
     counts[-1] = list(replicas)
 
-    def worth() -> tuple[float, list[float]]:
+    def worth() -> tuple[int, float, list[float]]:
         covered = [sum(map(mul, row, cover)) for row, cover in zip(counts, covers, strict=True)]
         carried = sum(w * min(FULL * c, 1.0) for w, c in zip(weights, covered, strict=True))
-        return carried, sorted(_room(c, sum(row)) for c, row in zip(covered, counts, strict=True))
+        rooms = sorted(_room(c, sum(row)) for c, row in zip(covered, counts, strict=True))
+        return sum(any(row) for row in counts), carried, rooms
 
     def moves() -> Iterator[list[tuple[int, int, int]]]:
         for a, b in permutations(range(len(counts)), 2):
